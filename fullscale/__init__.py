@@ -1,0 +1,1 @@
+"""A JAX PPO trainer that measures its own outer loop. Import the modules by name."""

@@ -1,0 +1,82 @@
+"""Action distributions as PyTrees: sample, log-density, entropy and exact KL.
+
+`Gaussian` has a diagonal covariance that may be shared by all states; `Categorical`
+is over integers. The last axis is the action's; all others are batch.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+_LOG_TAU = 1.8378770664093453  # log 2π
+
+
+class Gaussian(NamedTuple):
+    """Diagonal Gaussian. Units: those of the action.
+
+    Attributes:
+        mean: means [..., action].
+        log_std: logarithms of the standard deviations, broadcast against `mean`.
+    """
+
+    mean: Float[Array, "*batch action"]
+    log_std: Float[Array, "... action"]
+
+
+class Categorical(NamedTuple):
+    """Distribution over the integers 0 … choices−1.
+
+    Attributes:
+        logits: unnormalised log-probabilities [..., choices].
+    """
+
+    logits: Float[Array, "*batch choices"]
+
+
+Distribution = Gaussian | Categorical
+
+
+def sample(key: PRNGKeyArray, distribution: Distribution) -> Array:
+    """Draw one action per batch element; consumes `key`."""
+    if isinstance(distribution, Gaussian):
+        mean = distribution.mean
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        return mean + jnp.exp(distribution.log_std) * noise
+    return jax.random.categorical(key, distribution.logits)
+
+
+def log_prob(
+    distribution: Distribution,
+    action: Float[Array, "*batch action"] | Int[Array, "*batch"],
+) -> Float[Array, "*batch"]:
+    """Log-density (log-probability) of the action, in nats."""
+    if isinstance(distribution, Gaussian):
+        scaled = (action - distribution.mean) * jnp.exp(-distribution.log_std)
+        terms = -0.5 * jnp.square(scaled) - distribution.log_std - 0.5 * _LOG_TAU
+        return terms.sum(-1)
+    log_p = jax.nn.log_softmax(distribution.logits)
+    return jnp.take_along_axis(log_p, action[..., None], axis=-1)[..., 0]
+
+
+def entropy(distribution: Distribution) -> Float[Array, "*batch"]:
+    """Entropy in nats (differential for `Gaussian`)."""
+    if isinstance(distribution, Gaussian):
+        log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
+        return (log_std + 0.5 * (1.0 + _LOG_TAU)).sum(-1)
+    log_p = jax.nn.log_softmax(distribution.logits)
+    return -(jnp.exp(log_p) * log_p).sum(-1)
+
+
+def kl(first: Distribution, second: Distribution) -> Float[Array, "*batch"]:
+    """Exact KL(first ‖ second) in nats; exactly 0 for equal arguments."""
+    if isinstance(first, Gaussian) and isinstance(second, Gaussian):
+        log_ratio = first.log_std - second.log_std
+        distance = (first.mean - second.mean) * jnp.exp(-second.log_std)
+        terms = jnp.expm1(2.0 * log_ratio) - 2.0 * log_ratio + jnp.square(distance)
+        return 0.5 * terms.sum(-1)
+    if isinstance(first, Categorical) and isinstance(second, Categorical):
+        log_p, log_q = map(jax.nn.log_softmax, (first.logits, second.logits))
+        return (jnp.exp(log_p) * (log_p - log_q)).sum(-1)
+    raise TypeError(f"no KL between {type(first).__name__} and {type(second).__name__}")

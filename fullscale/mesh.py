@@ -1,0 +1,116 @@
+"""Devices: which are used, how blocks are spread, and the two compiled functions.
+
+The environments of a run live in `num_blocks` logical blocks; D devices own
+`num_blocks / D` each. Seeds are a vmapped axis inside the mapped function.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, PartitionSpec
+from jaxtyping import Array, Int
+
+from fullscale.config import ConfigError, RunConfig
+from fullscale.environments.protocol import Environment
+from fullscale.iteration import Metrics, iteration, start
+from fullscale.loss import DEVICE
+from fullscale.network import Agent
+from fullscale.state import Rates, TrainState, Worlds
+
+SPREAD = PartitionSpec(None, DEVICE)  # [seed, block, …]
+WHOLE = PartitionSpec()
+
+
+def choose_devices(config: RunConfig, wanted: int | None) -> int:
+    """How many devices to use: `wanted`, or the most that divide the blocks.
+
+    Raises:
+        ConfigError: `wanted` devices do not exist or do not divide the blocks.
+    """
+    available = jax.device_count()
+    fitting = [d for d in range(1, available + 1) if config.num_blocks % d == 0]
+    if wanted is None:
+        return fitting[-1]
+    if wanted not in fitting:
+        raise ConfigError(
+            f"devices = {wanted} should be one of {fitting}: there are {available} "
+            f"devices, and the run has {config.num_blocks} blocks to spread evenly"
+        )
+    return wanted
+
+
+def make_mesh(devices: int) -> Mesh:
+    """A one-axis mesh over the first `devices` devices."""
+    return jax.make_mesh(
+        (devices,), (DEVICE,), (AxisType.Auto,), devices=jax.devices()[:devices]
+    )
+
+
+def compile_start(
+    config: RunConfig, environment: Environment, agent: Agent, mesh: Mesh
+) -> Callable[[Array], TrainState]:
+    """Jitted: base keys [seed] → states with a leading seed axis."""
+
+    def begin(keys: Array) -> TrainState:
+        one = partial(start, config, environment, agent, blocks=_blocks(config, mesh))
+        return jax.vmap(one)(keys)
+
+    return jax.jit(
+        jax.shard_map(begin, mesh=mesh, in_specs=WHOLE, out_specs=state_spec())
+    )
+
+
+def compile_chunk(
+    config: RunConfig,
+    environment: Environment,
+    agent: Agent,
+    mesh: Mesh,
+    capacity: int,
+) -> Callable[[TrainState, Rates, Array], tuple[TrainState, Metrics]]:
+    """Jitted: (states, rates, count ≤ capacity) → (states, metrics [capacity, seed]).
+
+    `count` is traced, so a run's last, shorter chunk does not compile again; rows
+    beyond it are zero. The states are donated.
+    """
+
+    def chunk(
+        state: TrainState, rates: Rates, count: Array
+    ) -> tuple[TrainState, Metrics]:
+        blocks = _blocks(config, mesh)
+
+        def one(seed_state: TrainState) -> tuple[TrainState, Metrics]:
+            return iteration(config, environment, agent, seed_state, rates, blocks)
+
+        def body(
+            index: Array, carry: tuple[TrainState, Metrics]
+        ) -> tuple[TrainState, Metrics]:
+            state, history = carry
+            state, metrics = jax.vmap(one)(state)
+            return state, jax.tree.map(
+                lambda rows, row: rows.at[index].set(row), history, metrics
+            )
+
+        _, shapes = jax.eval_shape(jax.vmap(one), state)
+        empty = {k: jnp.zeros((capacity, *s.shape), s.dtype) for k, s in shapes.items()}
+        return jax.lax.fori_loop(0, count, body, (state, empty))
+
+    spec = state_spec()
+    mapped = jax.shard_map(
+        chunk, mesh=mesh, in_specs=(spec, WHOLE, WHOLE), out_specs=(spec, WHOLE)
+    )
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def state_spec() -> TrainState:
+    """How a state lies on the mesh: environments spread, everything else whole."""
+    worlds = Worlds(SPREAD, SPREAD, SPREAD, SPREAD)
+    return TrainState(learner=WHOLE, worlds=worlds, key=WHOLE, update=WHOLE)  # type: ignore[arg-type]
+
+
+def _blocks(config: RunConfig, mesh: Mesh) -> Int[Array, " block"]:
+    """Global indices of this device's blocks."""
+    own = config.num_blocks // mesh.size
+    return jax.lax.axis_index(DEVICE) * own + np.arange(own)

@@ -1,0 +1,74 @@
+"""Starting configurations by environment name: the settings the docs speak of.
+
+Standard library only, so that a prediction can write a configuration without JAX.
+`preset("lqr", budget=2_000_000, num_envs=64)` gives a full `RunConfig`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fullscale.config import ConfigError, RunConfig
+
+_BANDIT = {
+    "num_envs": 512, "rollout_length": 1, "minibatch_size": 512, "update_epochs": 4,
+    "learning_rate": 3e-3, "discount": 1.0, "gae_lambda": 0.95,
+    "max_grad_norm": float("inf"), "network": "linear", "entropy_coefficient": 0.2,
+    "normalise_advantages": False,
+}  # fmt: skip
+_LQR = {
+    "num_envs": 64, "rollout_length": 32, "minibatch_size": 512, "update_epochs": 4,
+    "learning_rate": 3e-3, "discount": 1.0, "gae_lambda": 0.95,
+    "max_grad_norm": float("inf"), "network": "linear", "initial_std": 0.3,
+    "learn_std": False,
+}  # fmt: skip
+_REACHER = {"num_envs": 128, "rollout_length": 32, "minibatch_size": 512}
+# The public Kinetix SFL settings (FLAIROx/Kinetix configs/sfl.yaml), 2,048 environments.
+_KINETIX_SFL = {
+    "num_envs": 2048, "rollout_length": 256, "minibatch_size": 16384,
+    "update_epochs": 8, "learning_rate": 5e-5, "discount": 0.995, "gae_lambda": 0.9,
+    "entropy_coefficient": 0.01, "max_grad_norm": 0.5,
+}  # fmt: skip
+
+PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "bandit": _BANDIT,
+        "lqr": _LQR,
+        "reacher": _REACHER,
+        "kinetix-sfl-m": _KINETIX_SFL,
+    }
+)
+
+NOT_YET_TRAINABLE = frozenset({"kinetix-sfl-m"})
+
+
+def check_trainable(environment: str) -> None:
+    """Refuse an environment that is unknown or not part of this version.
+
+    Raises:
+        ConfigError: with what there is.
+    """
+    trainable = sorted(set(PRESETS) - NOT_YET_TRAINABLE)
+    if environment in NOT_YET_TRAINABLE:
+        raise ConfigError(
+            f"environment {environment!r} cannot be trained yet, because Kinetix is not "
+            f"part of this version; there are {trainable}"
+        )
+    if environment not in PRESETS:
+        close = difflib.get_close_matches(environment, trainable, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(
+            f"unknown environment {environment!r}; {hint}there are {trainable}"
+        )
+
+
+def preset(environment: str, budget: int, **changes: object) -> RunConfig:
+    """The starting configuration of an environment, with some keys changed.
+
+    Raises:
+        ConfigError: unknown environment, or changes that cannot run.
+    """
+    if environment not in NOT_YET_TRAINABLE:
+        check_trainable(environment)
+    values = {"environment": environment, "budget": budget}
+    return RunConfig(**{**values, **PRESETS[environment], **changes})  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Collecting: T steps of every environment under the behaviour policy."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from fullscale import distributions, keys
+from fullscale.environments.protocol import Environment, Step
+from fullscale.network import Agent
+from fullscale.state import Episodes, Trajectory, Worlds
+
+
+def start_worlds(
+    environment: Environment,
+    key: Key[Array, ""],
+    blocks: Int[Array, " block"],
+    envs_per_block: int,
+) -> Worlds:
+    """Freshly reset environments of the given global blocks; consumes `key`."""
+    state, observation = jax.vmap(environment.reset, (0, None))(
+        keys.per_block(key, blocks), envs_per_block
+    )
+    zero = jnp.zeros(observation.shape[:2], observation.dtype)
+    return Worlds(
+        state=state,
+        observation=observation,
+        episode_return=zero,
+        episode_length=jnp.zeros(zero.shape, jnp.int32),
+    )
+
+
+class _Collected(NamedTuple):
+    """What one step leaves behind; the critic is applied to all steps at once later."""
+
+    observation: Float[Array, "block env obs"]
+    action: Array
+    log_prob: Float[Array, "block env"]
+    next_value: Float[Array, "block env"]
+    reward: Float[Array, "block env"]
+    terminated: Bool[Array, "block env"]
+    truncated: Bool[Array, "block env"]
+
+
+def rollout(
+    environment: Environment,
+    agent: Agent,
+    parameters: Any,
+    worlds: Worlds,
+    key: Key[Array, ""],
+    blocks: Int[Array, " block"],
+    length: int,
+) -> tuple[Worlds, Trajectory, Episodes]:
+    """Act for `length` steps; finished episodes start anew at once.
+
+    Args:
+        environment: what is stepped.
+        agent: networks.
+        parameters: {"policy", "value"} of the behaviour policy.
+        worlds: environments of this device's blocks.
+        key: consumed; folded with the step and the global block.
+        blocks: global indices of this device's blocks.
+        length: T.
+
+    Returns:
+        The environments afterwards, the trajectory [time, block, env, …], and this
+        device's sums over finished episodes.
+    """
+
+    def body(worlds: Worlds, time: Array) -> tuple[Worlds, tuple[_Collected, Episodes]]:
+        block_keys = keys.per_block(jax.random.fold_in(key, time), blocks)
+        return _step(environment, agent, parameters, worlds, block_keys)
+
+    worlds, (steps, episodes) = jax.lax.scan(body, worlds, jnp.arange(length))
+    value = agent.value(parameters["value"], steps.observation)
+    trajectory = Trajectory(value=value, **steps._asdict())
+    return worlds, trajectory, Episodes(*(x.sum() for x in episodes))
+
+
+def _step(
+    environment: Environment,
+    agent: Agent,
+    parameters: Any,
+    worlds: Worlds,
+    block_keys: Key[Array, " block"],
+) -> tuple[Worlds, tuple[_Collected, Episodes]]:
+    act_keys, step_keys, reset_keys = jnp.moveaxis(
+        jax.vmap(lambda k: jax.random.split(k, 3))(block_keys), 1, 0
+    )
+    policy = agent.policy(parameters["policy"], worlds.observation)
+    lead = worlds.episode_return.shape
+    policy = jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, x.shape[-1])), policy)
+    action = jax.vmap(distributions.sample)(act_keys, policy)
+    out = jax.vmap(environment.step)(step_keys, worlds.state, action)
+    collected = _Collected(
+        observation=worlds.observation,
+        action=action,
+        log_prob=distributions.log_prob(policy, action),
+        next_value=_value_where_truncated(agent, parameters["value"], out),
+        reward=out.reward,
+        terminated=out.terminated,
+        truncated=out.truncated,
+    )
+    worlds, episodes = _advance(environment, worlds, out, reset_keys)
+    return worlds, (collected, episodes)
+
+
+def _value_where_truncated(agent: Agent, parameters: Any, out: Step) -> Array:
+    """The critic's value of the true final observation; not computed if none is."""
+    return _if_any(
+        out.truncated,
+        lambda: agent.value(parameters, out.observation),
+        jnp.zeros_like(out.reward),
+    )
+
+
+def _advance(
+    environment: Environment,
+    worlds: Worlds,
+    out: Step,
+    reset_keys: Key[Array, " block"],
+) -> tuple[Worlds, Episodes]:
+    """Count the step; put a fresh episode where one ended."""
+    done = out.terminated | out.truncated
+    returns = worlds.episode_return + out.reward
+    lengths = worlds.episode_length + 1
+    episodes = Episodes(
+        count=done.sum(dtype=returns.dtype),
+        total_return=jnp.where(done, returns, 0.0).sum(),
+        total_length=jnp.where(done, lengths, 0).sum(dtype=returns.dtype),
+    )
+    current = (out.state, out.observation)
+
+    def renew() -> Any:
+        fresh = jax.vmap(environment.reset, (0, None))(reset_keys, done.shape[1])
+        return jax.tree.map(partial(_replace, done), fresh, current)
+
+    state, observation = _if_any(done, renew, current)
+    worlds = Worlds(
+        state=state,
+        observation=observation,
+        episode_return=jnp.where(done, 0.0, returns),
+        episode_length=jnp.where(done, 0, lengths),
+    )
+    return worlds, episodes
+
+
+def _if_any(mask: Bool[Array, "..."], compute: Callable[[], Any], otherwise: Any) -> Any:
+    """`compute()` if any of `mask` is set, else `otherwise`; skipped work costs nothing.
+
+    A loop of at most one turn instead of `cond`, which computes both branches once
+    seeds are vmapped.
+    """
+
+    def turn(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        pending, old = carry
+        new = jax.tree.map(lambda n, o: n.astype(o.dtype), compute(), old)
+        return jnp.zeros_like(pending), new
+
+    return jax.lax.while_loop(lambda carry: carry[0], turn, (mask.any(), otherwise))[1]
+
+
+def _replace(mask: Bool[Array, "block env"], new: Array, old: Array) -> Array:
+    """`new` where the mask is set, over any trailing axes."""
+    mask = mask.reshape(mask.shape + (1,) * (old.ndim - mask.ndim))
+    return jnp.where(mask, new, old)

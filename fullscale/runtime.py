@@ -1,0 +1,35 @@
+"""Setting up JAX before its backend starts: quiet, cached, with the wanted devices.
+
+Call `set_up` before anything that creates an array. The persistent compile cache is on
+by default; `PPO_OUTER_LOOP_CACHE` names another folder for it, and an empty value
+switches it off.
+"""
+
+import os
+from pathlib import Path
+
+CACHE_VARIABLE = "PPO_OUTER_LOOP_CACHE"
+
+
+def set_up(cpu_devices: int | None = None) -> None:
+    """Quiet logs, compile cache, and on a CPU so many devices (threads of their own).
+
+    Args:
+        cpu_devices: devices to split the CPU into; None leaves JAX's default of one.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import jax
+
+    if cpu_devices is not None:
+        jax.config.update("jax_num_cpu_devices", cpu_devices)
+    default = Path.home() / ".cache" / "ppo-outer-loop" / "jax"
+    folder = os.environ.get(CACHE_VARIABLE, str(default))
+    if folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def cpu_devices(num_blocks: int, wanted: int | None) -> int:
+    """How many devices to split a CPU into: `wanted`, or the most cores that fit."""
+    cores = len(os.sched_getaffinity(0))
+    return wanted or max(d for d in range(1, cores + 1) if num_blocks % d == 0)

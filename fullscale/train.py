@@ -1,0 +1,87 @@
+"""`python -m fullscale.train CONFIG.toml --out DIR`: train one configuration."""
+
+import dataclasses
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import tyro
+
+from fullscale import config as config_module
+from fullscale.config import ConfigError, RunConfig
+from fullscale.presets import check_trainable
+from fullscale.progress import progress
+from fullscale.storage import StorageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Train the configuration of a TOML file and leave a run folder behind."""
+
+    config: tyro.conf.Positional[Path]
+    """TOML file with the run's configuration; unknown keys are refused."""
+    out: Path
+    """Run folder to create: config.toml, metrics.jsonl, run.nc, parameters."""
+    devices: int | None = None
+    """Devices to use; by default the most that fit (on a CPU: one per core)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else."""
+
+
+def main(arguments: Arguments) -> int:
+    """Train; returns the exit status (0 done, 2 bad input, 3 diverged)."""
+    try:
+        run = config_module.load(arguments.config)
+        check_trainable(run.environment)
+        return _train(arguments, run)
+    except (ConfigError, StorageError) as error:
+        return _fail(str(error), 2)
+
+
+def _train(arguments: Arguments, run: RunConfig) -> int:
+    from fullscale import runtime
+
+    if arguments.devices is not None and arguments.devices < 1:
+        return _fail(f"--devices {arguments.devices} should be at least 1", 2)
+    runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_blocks, arguments.devices))
+    from fullscale.run import Diverged, train
+
+    with progress(run, quiet=arguments.json) as report:
+        try:
+            evaluation = train(run, arguments.out, arguments.devices, report)
+        except Diverged as error:
+            return _fail(str(error), 3)
+    _print_result(arguments, run, evaluation)
+    return 0
+
+
+def _print_result(
+    arguments: Arguments, run: RunConfig, evaluation: dict[str, list[float]]
+) -> None:
+    result = {
+        "out": str(arguments.out),
+        "environment": run.environment,
+        "updates": run.updates,
+        "transitions": run.transitions,
+        "gradient_steps": run.gradient_steps,
+        **evaluation,
+    }
+    if arguments.json:
+        sys.stdout.write(json.dumps(result) + "\n")
+        return
+    score = statistics.fmean(evaluation["score"])
+    sys.stdout.write(
+        f"{run.environment}: score {score:.6g} (mean of {run.num_seeds} seeds) after "
+        f"{run.transitions:,} transitions in {run.updates:,} updates; "
+        f"run folder {arguments.out}\n"
+    )
+
+
+def _fail(sentence: str, status: int) -> int:
+    sys.stderr.write(f"error: {sentence}\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Arguments, description=__doc__)))

@@ -1,0 +1,136 @@
+"""Held-out cells: forecast them from their knobs alone, then score the forecasts."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from theory import cells as cells_module
+from theory import nulls, scores
+from theory.calibration import Calibration, CalibrationError
+from theory.cells import Cells
+from theory.fit.two_stage import Fit
+from theory.table import RunTable, TableError
+
+LAW = "law"
+Draws = Float[np.ndarray, "draw cell"]
+
+
+def evaluate(fit: Fit, calibration: Calibration, table: RunTable) -> dict[str, object]:
+    """Forecast held-out runs and score the law against the nulls.
+
+    Args:
+        fit: the fit, which the nulls share.
+        calibration: its calibration.
+        table: held-out runs.
+
+    Returns:
+        JSON values: the outcome scored, the cells with forecast intervals, and per
+        model CRPS, coverage, regret share, and the law's skill over it.
+
+    Raises:
+        TableError: the runs cannot be forecast by this calibration.
+    """
+    cells = cells_module.from_table(
+        table, ddr_column=fit.options.ddr_column, knobs=calibration.model.ddr_map.knobs
+    )
+    _check_domain(calibration, table)
+    known = fit.options.asymptote
+    try:
+        observed = scores.outcome(cells.score, known)
+        models = _forecasts(fit, calibration, cells)
+    except (CalibrationError, ValueError) as error:
+        raise TableError(f"held-out runs: {error}") from None
+    outcomes = {name: scores.outcome(draws, known) for name, draws in models.items()}
+    crps = {name: scores.crps(observed, draws) for name, draws in outcomes.items()}
+    regrets = {name: regret_shares(cells, draws) for name, draws in models.items()}
+    summary = {
+        name: {
+            "crps": float(np.mean(crps[name])),
+            "coverage": {
+                f"{level:g}": share
+                for level, share in scores.coverage(observed, outcomes[name]).items()
+            },
+            "regret_share": float(np.mean(regrets[name])) if regrets[name] else None,
+        }
+        for name in models
+    }
+    for name in models:
+        if name != LAW:
+            skill = scores.skill(crps[LAW], crps[name], cells.config)
+            summary[name]["skill_of_law"] = dataclasses.asdict(skill)
+    return {
+        "outcome": scores.outcome_name(known),
+        "cells": _cell_rows(cells, models[LAW]),
+        "models": summary,
+    }
+
+
+def regret_shares(cells: Cells, draws: Draws) -> list[float]:
+    """Regret share of the N with the best mean forecast, per grid of N.
+
+    A grid is the cells that share everything but `num_envs`; one with a single N says
+    nothing and is left out.
+    """
+    others = [v for k, v in cells.knobs.items() if k != "num_envs"]
+    keys = np.stack([cells.budget.astype(float), *others])
+    _, grid = np.unique(keys, axis=1, return_inverse=True)
+    grid = grid.ravel()
+    expected = np.mean(draws, axis=0)
+    shares = []
+    for number in np.unique(grid):
+        here = grid == number
+        if np.sum(here) > 1:
+            chosen = int(np.argmax(expected[here]))
+            shares.append(scores.regret_share(cells.score[here], chosen))
+    return shares
+
+
+def _forecasts(fit: Fit, calibration: Calibration, cells: Cells) -> Mapping[str, Draws]:
+    """Draws of the score per model, each cell with its own number of seeds."""
+
+    def law(budget: np.ndarray, knobs: Mapping[str, np.ndarray], seeds: int) -> Draws:
+        return calibration.forecast(budget, knobs, seeds).predictive.score
+
+    rivals = nulls.fit_all(fit)
+    forecasters = {LAW: law, **{name: null.forecast for name, null in rivals.items()}}
+    result = {}
+    for name, forecast in forecasters.items():
+        columns: dict[int, np.ndarray] = {}
+        for seeds in np.unique(cells.num_seeds):
+            here = np.flatnonzero(cells.num_seeds == seeds)
+            knobs = {knob: values[here] for knob, values in cells.knobs.items()}
+            draws = forecast(cells.transitions[here], knobs, int(seeds))
+            columns.update(zip(here.tolist(), draws.T, strict=True))
+        result[name] = np.stack([columns[i] for i in range(len(cells))], axis=-1)
+    return result
+
+
+def _check_domain(calibration: Calibration, table: RunTable) -> None:
+    for name, value in calibration.fixed.items():
+        column = "domain" if name == "environment" else name
+        if name not in table:
+            continue
+        for found in set(table[name].tolist()):
+            same = found == value or (value == "reset" and found != found)
+            if not same:
+                raise TableError(
+                    f"held-out runs: {column} = {found!r}, but the calibration knows "
+                    f"{value!r} only"
+                )
+
+
+def _cell_rows(cells: Cells, draws: Draws) -> list[dict[str, object]]:
+    low, middle, high = np.quantile(draws, [0.1, 0.5, 0.9], axis=0)
+    return [
+        {
+            **{knob: float(values[i]) for knob, values in cells.knobs.items()},
+            "budget": int(cells.budget[i]),
+            "num_seeds": int(cells.num_seeds[i]),
+            "score": float(cells.score[i]),
+            "forecast": float(middle[i]),
+            "interval": [float(low[i]), float(high[i])],
+        }
+        for i in range(len(cells))
+    ]

@@ -1,0 +1,224 @@
+"""Stage 2: the search over exponents, around the projection of the levels.
+
+The joint law has one exponent, the source s: a grid over log s, then a golden section
+in the bracket of the best grid point. The free law has three: Levenberg–Marquardt on
+deviance residuals, from several starts. Both work on all bootstrap draws side by side.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from theory.fit import levenberg, projection
+from theory.fit.projection import Problem, Solution
+
+SOURCE_RANGE = {"joint": (0.1, 12.0), "saturating": (0.1, 50.0)}
+FREE_RANGE = ((0.02, 0.02, 0.05), (12.0, 8.0, 3.0))
+FREE_STARTS = ((1.0, 0.5, 0.5), (3.0, 1.5, 0.5), (0.3, 0.15, 0.5), (6.0, 3.0, 0.4))
+# The rate is searched in units of 1/z at the geometric mean of the cells' z.
+RATE_RANGE = (1e-3, 1e4)
+SATURATING_STARTS = ((1.0, 1.0), (1.0, 10.0), (10.0, 1.0), (10.0, 10.0), (100.0, 3.0))
+CHUNK = 250  # rows solved together: few enough for the processor's cache
+GOLDEN = (np.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawFit:
+    """Fitted exponents and levels, one row per row of weights.
+
+    Attributes:
+        theta: logarithms of the searched parameters.
+        solution: the levels.
+        converged: per row.
+    """
+
+    theta: Float[np.ndarray, "draw q"]
+    solution: Solution
+    converged: Bool[np.ndarray, "draw"]
+
+    def parameters(self, family: str, *, known: bool) -> Float[np.ndarray, "draw p"]:
+        """The law's parameters in the order of `theory.forecast.LAW_PARAMETERS`.
+
+        Args:
+            family: of the law.
+            known: whether the optimum is known; if not the floor is 0 (a floor and a
+                free asymptote cannot be told apart).
+        """
+        level = self.solution.level if known else np.zeros_like(self.solution.level)
+        levels = [
+            level,
+            np.exp(self.solution.log_bias),
+            np.exp(self.solution.log_noise),
+        ]
+        columns = [*levels, *np.exp(self.theta).T]
+        return np.stack(columns, axis=-1)
+
+
+def fit_law(problem: Problem, start: Float[np.ndarray, "q"] | None = None) -> LawFit:
+    """Fit the law, once per row of weights.
+
+    Args:
+        problem: cells, weights, family and noise model.
+        start: where to start (logarithms of the searched parameters); several places
+            by default, a grid for the joint law.
+    """
+    theta, converged = [], []
+    for first in range(0, len(problem.weights), CHUNK):
+        rows = np.arange(first, min(first + CHUNK, len(problem.weights)))
+        part = problem.rows(rows)
+        if problem.family == "joint":
+            found = _search_source(part)
+        else:
+            found = _search(part, start, *search_range(part))
+        theta.append(found[0])
+        converged.append(found[1])
+    joined = np.concatenate(theta)
+    return LawFit(
+        theta=joined,
+        solution=projection.solve(problem, joined),
+        converged=np.concatenate(converged),
+    )
+
+
+def source_grid(family: str, points: int) -> Float[np.ndarray, "grid"]:
+    """Values of s, evenly spaced in log s over the searched range."""
+    return np.geomspace(*SOURCE_RANGE[family], points)
+
+
+def search_range(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Least and greatest logarithms of the searched parameters."""
+    if problem.family == "free":
+        return np.log(FREE_RANGE[0]), np.log(FREE_RANGE[1])
+    low, high = np.log(SOURCE_RANGE[problem.family])
+    if problem.family == "joint":
+        return np.array([low]), np.array([high])
+    rate_low, rate_high = np.log(RATE_RANGE) + _log_rate_unit(problem)
+    return np.array([rate_low, low]), np.array([rate_high, high])
+
+
+def profile_deviance(
+    problem: Problem, fitted: LawFit, source: Float[np.ndarray, "grid"]
+) -> Float[np.ndarray, "grid"]:
+    """Least deviance for each value of the source.
+
+    Args:
+        problem: one row of weights; joint or saturating.
+        fitted: its fit, where the search for the rate starts.
+        source: values of s.
+    """
+    repeated = problem.rows(np.zeros(len(source), dtype=int))
+    if problem.family == "joint":
+        return projection.solve(repeated, np.log(source)[:, None]).deviance
+    lower, upper = search_range(problem)
+    lower, upper = (np.tile(bound, (len(source), 1)) for bound in (lower, upper))
+    lower[:, 1] = upper[:, 1] = np.log(source)
+    theta, _ = _search(repeated, fitted.theta[0], lower, upper)
+    return projection.solve(repeated, theta).deviance
+
+
+def _search_source(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    deviance = _Deviance(problem)
+    rows = len(problem.weights)
+    grid = np.log(source_grid("joint", 15))
+    values = np.stack([deviance(np.full(rows, g)) for g in grid], axis=-1)
+    best = np.argmin(values, axis=-1)
+    low = grid[np.maximum(best - 1, 0)]
+    high = grid[np.minimum(best + 1, len(grid) - 1)]
+    log_source = _golden_section(deviance, low, high)
+    # A minimum on the bound is found by the grid, never quite by the section.
+    at_grid = grid[best]
+    on_grid = np.min(values, axis=-1) <= deviance(log_source)
+    theta = np.where(on_grid, at_grid, log_source)[:, None]
+    return theta, np.ones(rows, dtype=bool)
+
+
+class _Deviance:
+    """Deviance as a function of log s; each call starts from the last one's means."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.mean: np.ndarray | None = None
+
+    def __call__(self, log_source: np.ndarray) -> np.ndarray:
+        solution = projection.solve(self.problem, log_source[:, None], self.mean)
+        self.mean = solution.mean
+        return solution.deviance
+
+
+def _golden_section(
+    function: Callable[[np.ndarray], np.ndarray],
+    low: np.ndarray,
+    high: np.ndarray,
+    steps: int = 16,
+) -> np.ndarray:
+    """Minimise one function per row, unimodal between low and high."""
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(steps):
+        go_left = at_left <= at_right
+        low, high = np.where(go_left, low, left), np.where(go_left, right, high)
+        probe = np.where(
+            go_left, high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        )
+        value = function(probe)
+        left, right = np.where(go_left, probe, right), np.where(go_left, left, probe)
+        at_left, at_right = (
+            np.where(go_left, value, at_right),
+            np.where(go_left, at_left, value),
+        )
+    return (low + high) / 2
+
+
+def _search(
+    problem: Problem, start: np.ndarray | None, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Levenberg–Marquardt from one start or several; the best per row."""
+    starts = _starts(problem) if start is None else [start]
+    results = [
+        levenberg.minimise(
+            _Residuals(problem),
+            np.tile(s, (len(problem.weights), 1)),
+            lower,
+            upper,
+            iterations=40,
+            tolerance=1e-7,
+        )
+        for s in starts
+    ]
+    pick = np.argmin([cost for _, cost, _ in results], axis=0)
+    row = np.arange(len(pick))
+    theta = np.stack([theta for theta, _, _ in results])[pick, row]
+    return theta, np.stack([done for _, _, done in results])[pick, row]
+
+
+def _starts(problem: Problem) -> list[np.ndarray]:
+    if problem.family == "free":
+        return [np.log(s) for s in FREE_STARTS]
+    unit = np.array([_log_rate_unit(problem), 0.0])
+    return [np.log(s) + unit for s in SATURATING_STARTS]
+
+
+def _log_rate_unit(problem: Problem) -> float:
+    return -float(np.mean(problem.log_budget - problem.log_ddr[0] / 2))
+
+
+class _Residuals:
+    """Deviance residuals of the projected problem and their difference quotients."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.mean: np.ndarray | None = None
+
+    def __call__(self, theta: np.ndarray) -> levenberg.Evaluation:
+        step = 1e-4
+        base = projection.solve(self.problem, theta, self.mean)
+        self.mean = base.mean
+        columns = []
+        for index in range(theta.shape[1]):
+            moved = theta.copy()
+            moved[:, index] += step
+            solution = projection.solve(self.problem, moved, base.mean)
+            columns.append((solution.residuals - base.residuals) / step)
+        return base.residuals, np.stack(columns, axis=-1)
