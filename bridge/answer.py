@@ -3,6 +3,7 @@
 `answer` is a pure function of a request; `to_json` gives the keys that others rely on.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -75,7 +76,7 @@ class Answer:
         """The recommended run."""
         return self.configs[self.choice.index]
 
-    @property
+    @functools.cached_property
     def calibration(self) -> dict[str, str]:
         """Name and hash of what the answer was computed from."""
         if self.domain.calibration is None:
@@ -145,6 +146,7 @@ class Answer:
             "updates": config.updates,
             "gradient_steps": config.gradient_steps,
             "num_minibatches": config.num_minibatches,
+            "device_hours": self.request.device_hours,
             "best_share": float(self.choice.best_shares[index]),
         }
 

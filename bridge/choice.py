@@ -10,8 +10,9 @@ is safe to use, the second how well the best is known.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from bridge.draws import member
 from bridge.errors import UsageError
 
 REGRET_MARGIN = 0.05  # percentage points / 100
@@ -61,17 +62,11 @@ def choose(gap: Float[np.ndarray, "draw cell"]) -> Choice:
     index = int(regret.argmin())
     near = np.flatnonzero(regret <= regret[index] + REGRET_MARGIN)
     winners = usable.argmin(axis=-1)
-    low, high = _interval(winners)
     return Choice(
         index=index,
         low=int(near.min()),
         high=int(near.max()),
-        interval=(low, high),
+        interval=(member(winners, INTERVAL[0]), member(winners, INTERVAL[1])),
         regret=regret,
         best_shares=np.bincount(winners, minlength=gap.shape[1]) / len(winners),
     )
-
-
-def _interval(winners: Int[np.ndarray, "draw"]) -> tuple[int, int]:
-    low, high = np.quantile(winners, INTERVAL, method="inverted_cdf")
-    return int(low), int(high)

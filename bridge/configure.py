@@ -71,8 +71,8 @@ def _main(arguments: Arguments) -> int:
     return cli.DONE
 
 
-def _changes(arguments: Arguments) -> dict[str, object]:
-    changes: dict[str, object] = {}
+def _changes(arguments: Arguments) -> dict[str, int]:
+    changes: dict[str, int] = {}
     if arguments.num_envs is not None:
         changes["num_envs"] = quantities.count("--num-envs", arguments.num_envs, "64")
     if arguments.seeds is not None:

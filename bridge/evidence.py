@@ -59,18 +59,24 @@ def from_calibration(
 ) -> Evidence:
     """Forecasts of the settings, and of the null model: persistence.
 
-    The null says that a setting scores as it would at the nearest trained budget.
+    The budget of a forecast is what the run will use, whole updates. The null says that
+    a setting scores as it would at the nearest trained budget.
 
     Raises:
         UsageError: the settings differ from the runs behind the calibration in a knob
-            that those never varied.
-        CalibrationError: the calibration cannot forecast them.
+            that those never varied, or it cannot forecast them.
     """
     knobs = _knobs(calibration, configs)
-    budget, num_seeds = float(configs[0].budget), configs[0].num_seeds
-    nearest = nearest_budget(calibration, budget)
-    forecast = calibration.forecast(budget, knobs, num_seeds)
-    persistence = calibration.forecast(float(nearest), knobs, num_seeds)
+    num_seeds = configs[0].num_seeds
+    used = np.array([config.transitions for config in configs], dtype=float)
+    nearest = nearest_budget(calibration, float(configs[0].budget))
+    try:
+        forecast = calibration.forecast(used, knobs, num_seeds)
+        persistence = calibration.forecast(float(nearest), knobs, num_seeds)
+    except ValueError as error:
+        raise UsageError(
+            f"the calibration {calibration.name!r} cannot forecast here: {error}"
+        ) from None
     optimum = _optimum(calibration)
     scores = forecast.predictive.score
     return Evidence(

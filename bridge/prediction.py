@@ -134,26 +134,39 @@ class Prediction:
         return content_hash(self.payload())
 
     def says_the_same_as(self, other: "Prediction") -> bool:
-        """Whether all but date and code version is equal."""
-        undated = [
-            dataclasses.replace(p, date="", code_version="").payload()
+        """Whether a run would be judged alike: date, code and prose aside."""
+        bare = [
+            dataclasses.replace(p, date="", code_version="", answer={}).payload()
             for p in (self, other)
         ]
-        return undated[0] == undated[1]
+        return bare[0] == bare[1]
 
-    def run_config(self, **changes: object) -> RunConfig:
+    def run_config(
+        self,
+        *,
+        num_envs: int | None = None,
+        seed: int | None = None,
+        num_seeds: int | None = None,
+    ) -> RunConfig:
         """The configuration of a run that tests this; carries the hash.
 
+        Args:
+            num_envs: one of the cells'; the recommended one by default.
+            seed: first seed.
+            num_seeds: seeds of the run; the prediction's by default.
+
         Raises:
-            PredictionError: a change this prediction does not cover.
+            PredictionError: no cell has this `num_envs`.
         """
-        for key in changes:
-            if key not in FREE_KEYS:
-                raise PredictionError(f"this prediction fixes {key!r}")
-        if "num_envs" in changes:
-            self.cell(int(str(changes["num_envs"])))
-        content = {**changes, "prediction": self.sha256}
-        return dataclasses.replace(self.config, **content)  # type: ignore[arg-type]
+        config = self.config
+        size = config.num_envs if num_envs is None else num_envs
+        return dataclasses.replace(
+            config,
+            num_envs=self.cell(size).num_envs,
+            seed=config.seed if seed is None else seed,
+            num_seeds=config.num_seeds if num_seeds is None else num_seeds,
+            prediction=self.sha256,
+        )
 
 
 def dumps(prediction: Prediction) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from bridge.draws import quantile
+
 NORMAL = statistics.NormalDist()
 LEVELS = (0.8, 0.99)  # central levels at which the envelope holds
 QUANTILES = (0.005, 0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975, 0.995)
@@ -106,9 +108,9 @@ def envelope(
     """
     if not np.all(np.isfinite(positions)):
         raise ValueError("a predictive draw is not finite")
-    centre = float(np.median(positions))
+    centre = quantile(positions, 0.5)
     widths = [
-        abs(float(np.quantile(positions, (1.0 + sign * level) / 2.0)) - centre)
+        abs(quantile(positions, (1.0 + sign * level) / 2.0) - centre)
         / NORMAL.inv_cdf((1.0 + level) / 2.0)
         for level in LEVELS
         for sign in (-1, 1)

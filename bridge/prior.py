@@ -26,10 +26,13 @@ The two known runs with 1,048,576 environments are outside checks, never inputs.
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+
+from bridge.draws import quantile
 
 DOMAIN, ENVIRONMENT = "kinetix-sfl", "kinetix-sfl-m"
 SEED, NUM_DRAWS = 20260306, 4096
@@ -141,9 +144,12 @@ def lower_bound(
 
 def best_interval(prior: Prior, budget: float, level: float) -> tuple[float, float]:
     """The central interval of N*(B) at a level, in environments."""
-    levels = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
-    low, high = np.exp(np.quantile(prior.log_best(budget), levels))
-    return float(low), float(high)
+    drawn = prior.log_best(budget)
+    low, high = (
+        quantile(drawn, (1.0 - level) / 2.0),
+        quantile(drawn, (1.0 + level) / 2.0),
+    )
+    return math.exp(low), math.exp(high)
 
 
 def outside_checks(prior: Prior) -> tuple[OutsideCheck, ...]:

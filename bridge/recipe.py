@@ -9,7 +9,7 @@ of a run, not its plateau, decides.
 from bridge.errors import UsageError
 from bridge.quantities import MAX_COUNT
 from fullscale import presets
-from fullscale.config import RunConfig
+from fullscale.config import MAX_SAMPLES, RunConfig
 
 MIN_UPDATES = 16
 
@@ -27,7 +27,8 @@ def candidates(environment: str, budget: int, num_seeds: int) -> tuple[RunConfig
     """
     recipe = presets.preset(environment, MAX_COUNT)
     smallest = _smallest(recipe)
-    largest = budget // (MIN_UPDATES * recipe.rollout_length)
+    per_update = min(budget // MIN_UPDATES, MAX_SAMPLES)
+    largest = per_update // recipe.rollout_length
     if largest < smallest:
         least = MIN_UPDATES * smallest * recipe.rollout_length
         raise UsageError(

@@ -21,6 +21,7 @@ from fullscale import config as config_module
 PREDICTION, CONFIG = "prediction.json", "config.toml"
 LAWS = {
     "joint": "gap = floor + bias·(B²/D)^(−s/2) + noise·D^(−1/2), D = DDR of the knobs",
+    "saturating": "gap = floor + bias·(1 + r·z/s)^(−s) + noise·D^(−1/2), z = B/√D",
     "free": "gap = floor + bias·B^(−b)·D^d + noise·D^(−γ), D = DDR of the knobs",
     PRIOR: "N* = N₀·(B/1e10)^p with prior exponents; no score is predicted",
 }
@@ -100,7 +101,7 @@ def _inputs(answer: Answer) -> dict[str, object]:
     }
     calibration = answer.domain.calibration
     if calibration is not None:
-        inputs["calibration_hash"] = calibration.content_hash
+        inputs["calibration_hash"] = answer.calibration["hash"]
         inputs["table_sha256"] = calibration.table_sha256
     return inputs
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import tomllib
-import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,7 +153,7 @@ def field_names() -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(RunConfig))
 
 
-def from_mapping(values: typing.Mapping[str, object]) -> RunConfig:
+def from_mapping(values: Mapping[str, object]) -> RunConfig:
     """Build a configuration from TOML or JSON values.
 
     Integers may be written as whole floats (`2e6`); unknown keys are refused with
@@ -172,7 +172,10 @@ def from_mapping(values: typing.Mapping[str, object]) -> RunConfig:
         if key not in values:
             raise ConfigError(f"the configuration lacks the key {key!r}")
     kinds = {field.name: field.type for field in dataclasses.fields(RunConfig)}
-    return RunConfig(**{k: _coerce(v, kinds[k]) for k, v in values.items()})  # type: ignore[arg-type]
+    coerced = {key: _coerce(value, kinds[key]) for key, value in values.items()}
+    for key, value in coerced.items():
+        _check_type(key, value, kinds[key])
+    return RunConfig(**coerced)  # type: ignore[arg-type]
 
 
 def loads(text: str) -> RunConfig:
@@ -218,10 +221,13 @@ def _coerce(value: object, kind: object) -> object:
 
 def _check_types(config: RunConfig) -> None:
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if not _is_a(value, field.type):
-            wanted = getattr(field.type, "__name__", str(field.type))
-            raise ConfigError(f"{field.name} = {value!r} should be of type {wanted}")
+        _check_type(field.name, getattr(config, field.name), field.type)
+
+
+def _check_type(name: str, value: object, kind: object) -> None:
+    if not _is_a(value, kind):
+        wanted = getattr(kind, "__name__", str(kind))
+        raise ConfigError(f"{name} = {value!r} should be of type {wanted}")
 
 
 def _is_a(value: object, kind: object) -> bool:
@@ -263,7 +269,7 @@ def _valid_com(com: float | str) -> bool:
 
 
 def _require(
-    config: RunConfig, name: str, accept: typing.Callable, should: str
+    config: RunConfig, name: str, accept: Callable, should: str
 ) -> None:
     value = getattr(config, name)
     finite = not isinstance(value, float) or math.isfinite(value)
@@ -273,7 +279,15 @@ def _require(
         raise ConfigError(f"{name} = {value!r} should {should}")
 
 
+MAX_SAMPLES = 2**40  # transitions of one update
+
+
 def _check_minibatches(config: RunConfig) -> None:
+    if config.samples_per_update > MAX_SAMPLES:
+        raise ConfigError(
+            f"num_envs × rollout_length = {config.num_envs} × {config.rollout_length} "
+            f"should be at most {MAX_SAMPLES} transitions per update"
+        )
     samples, size = config.samples_per_update, config.minibatch_size
     if samples % size == 0:
         return

@@ -165,10 +165,14 @@ def _record(
         row = {
             "updates": update,
             "transitions": update * config.samples_per_update,
+            "simulator_transitions": update * config.samples_per_update,
             "gradient_steps": update * config.update_epochs * config.num_minibatches,
+            "learning_rate": config.learning_rate,
             "transitions_per_second": rate,
             **{name: values[i] for name, values in host.items()},
         }
+        with np.errstate(divide="ignore"):
+            row["ddr"] = config.samples_per_update / row["outer_kl"]
         writer.append(row)
         _check_finite(row)
     report(row)

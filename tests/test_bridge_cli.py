@@ -4,7 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from bridge.errors import UsageError
 from tests.support.runs import Outcome, assert_refused, call
 
 ROOT = Path(__file__).parents[1]
+Command = Callable[[Sequence[str]], int]
 COMMANDS = pytest.mark.parametrize(
     "main", [predict.main, judge.main, configure.main], ids=lambda m: m.__module__
 )
@@ -136,10 +137,10 @@ def test_an_ascii_terminal_gets_an_answer() -> None:
 
 
 @COMMANDS
-def test_help_is_made_from_types(main: object) -> None:
-    outcome = call(main, "--help")  # type: ignore[arg-type]
+def test_help_is_made_from_types(main: Command) -> None:
+    outcome = call(main, "--help")
     assert outcome.code == 0
-    module = sys.modules[main.__module__]  # type: ignore[attr-defined]
+    module = sys.modules[main.__module__]
     for field in dataclasses.fields(module.Arguments):
         assert field.name.replace("_", "-") in outcome.out.lower()
     assert "--no-json" not in outcome.out

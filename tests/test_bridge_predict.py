@@ -1,26 +1,19 @@
 """`bridge.predict`: the number, its range, and how both follow the calibration."""
 
 import dataclasses
-import json
 import math
-import resource
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from bridge import domains, predict, recipe
 from bridge.answer import Request, answer
-from bridge.choice import ChoiceError, choose
 from bridge.domains import DATA, Domain
 from bridge.errors import UsageError
 from bridge.evidence import from_calibration
-from fullscale import presets
 from tests.support.runs import (
     OPTIMUM,
     assert_refused,
@@ -30,7 +23,6 @@ from tests.support.runs import (
 )
 from theory.calibration import Calibration
 
-ROOT = Path(__file__).parents[1]
 KEYS = {
     "num_envs", "num_envs_low", "num_envs_high", "num_envs_interval", "budget",
     "domain", "score", "score_interval", "ddr", "ddr_noise", "updates",
@@ -41,6 +33,11 @@ KEYS = {
 
 def lqr(calibration: Calibration) -> Domain:
     return Domain(name="lqr", environment="lqr", basis=DATA, calibration=calibration)
+
+
+def told(calibration: Calibration, budget: int, seeds: int = 5) -> dict[str, Any]:
+    request = Request(budget=budget, num_seeds=seeds)
+    return answer(request, lqr(calibration)).to_json()
 
 
 def best(calibration: Calibration, budget: int) -> int:
@@ -71,13 +68,13 @@ def test_numbers_are_ordered_powers_of_two(
     calibration = lqr_calibration(
         budget_exponent=exponent, exponent_sd=spread, num_envs_exponent=slope
     )
-    content = answer(Request(budget=budget, num_seeds=3), lqr(calibration)).to_json()
-    low, high = content["num_envs_interval"]  # type: ignore[misc]
+    content = told(calibration, budget, 3)
+    low, high = content["num_envs_interval"]
     numbers = [content["num_envs"], content["num_envs_low"], content["num_envs_high"]]
-    assert all(number & (number - 1) == 0 for number in [*numbers, low, high])  # type: ignore[operator]
-    assert numbers[1] <= numbers[0] <= numbers[2]  # type: ignore[operator]
+    assert all(number & (number - 1) == 0 for number in [*numbers, low, high])
+    assert numbers[1] <= numbers[0] <= numbers[2]
     assert low <= high
-    assert content["updates"] >= 16  # type: ignore[operator]
+    assert content["updates"] >= 16
 
 
 @settings(max_examples=25)
@@ -96,7 +93,7 @@ def test_the_answer_moves_as_the_exponent_says(
     nearest = min(candidates, key=lambda n: abs(math.log(n / told)))
     found = best(calibration, budget)
     close = abs(math.log2(found / told)) - abs(math.log2(nearest / told))
-    assert close <= 1e-6
+    assert close <= 0.1  # whole updates use up to 1/17 less than the budget
 
 
 @settings(max_examples=25)
@@ -110,81 +107,10 @@ def test_unsure_exponents_widen_the_interval_away_from_the_data() -> None:
     calibration = lqr_calibration(exponent_sd=0.5)
     widths = []
     for budget in (10**6, 10**9):
-        content = answer(
-            Request(budget=budget, num_seeds=5), lqr(calibration)
-        ).to_json()
-        low, high = content["num_envs_interval"]  # type: ignore[misc]
+        content = told(calibration, budget)
+        low, high = content["num_envs_interval"]
         widths.append(high / low)
     assert widths[0] < widths[1]
-
-
-@settings(max_examples=25)
-@given(
-    arrays(
-        float,
-        st.tuples(st.integers(1, 6), st.integers(1, 6)),
-        elements=st.floats(1e-6, 1e6),
-    )
-)
-def test_choice_equals_its_definition(gap: np.ndarray) -> None:
-    draws, cells = gap.shape
-    regret = [
-        sum(gap[d][c] / min(gap[d]) - 1 for d in range(draws)) / draws
-        for c in range(cells)
-    ]
-    made = choose(gap)
-    np.testing.assert_allclose(made.regret, regret, rtol=1e-9, atol=1e-12)
-    assert regret[made.index] <= min(regret) + 1e-9 * (1 + abs(min(regret)))
-    inside = [c for c in range(cells) if made.regret[c] <= made.regret.min() + 0.05]
-    assert (made.low, made.high) == (min(inside), max(inside))
-    winners = sorted(int(np.argmin(row)) for row in gap)
-    assert made.interval[0] == winners[math.ceil(0.1 * draws - 1e-9) - 1]
-    assert made.interval[1] == winners[math.ceil(0.9 * draws - 1e-9) - 1]
-    assert made.best_shares.sum() == pytest.approx(1.0)
-
-
-def test_choice_is_the_same_in_other_score_units() -> None:
-    gap = np.random.default_rng(0).lognormal(size=(50, 7))
-    scale = np.random.default_rng(1).lognormal(size=(50, 1))
-    assert choose(gap).index == choose(gap * scale).index
-    np.testing.assert_allclose(choose(gap).regret, choose(gap * scale).regret)
-
-
-def test_choice_refuses_draws_without_a_gap() -> None:
-    for bad in (0.0, math.inf, math.nan):
-        with pytest.raises(ChoiceError, match="finite gap"):
-            choose(np.array([[1.0, 2.0], [bad, bad]]))
-
-
-def test_one_infinite_candidate_is_not_chosen() -> None:
-    made = choose(np.array([[1.0, math.inf], [2.0, 1.0]]))
-    assert made.index == 0
-    assert made.regret[1] == math.inf
-
-
-@settings(max_examples=25)
-@given(st.integers(8192, 10**15))
-def test_candidates_are_all_the_usable_powers_of_two(budget: int) -> None:
-    configs = recipe.candidates("lqr", budget, 2)
-    usable = [
-        n
-        for n in (2**k for k in range(50))
-        if n * 32 % 512 == 0 and budget // (n * 32) >= 16
-    ]
-    assert [c.num_envs for c in configs] == usable
-    fixed = {(c.minibatch_size, c.learning_rate, c.update_epochs) for c in configs}
-    assert len(fixed) == 1
-    assert all(c.num_minibatches * 512 == c.num_envs * 32 for c in configs)
-
-
-@pytest.mark.parametrize("environment", sorted(presets.PRESETS))
-def test_the_budget_named_as_enough_is_the_least(environment: str) -> None:
-    with pytest.raises(UsageError, match="too small") as caught:
-        recipe.candidates(environment, 1, 1)
-    least = int(str(caught.value).rsplit("budget of ", 1)[1].split()[0])
-    assert len(recipe.candidates(environment, least, 1)) == 1
-    with pytest.raises(UsageError):
-        recipe.candidates(environment, least - 1, 1)
 
 
 def test_bounds_that_bind_are_said() -> None:
@@ -200,14 +126,29 @@ def test_bounds_that_bind_are_said() -> None:
 
 def test_scores_are_the_law_and_its_noise() -> None:
     calibration = lqr_calibration(best_gap=0.1)
-    content = answer(Request(budget=10**6, num_seeds=5), lqr(calibration)).to_json()
+    content = told(calibration, 10**6)
     assert content["num_envs"] == 64
     assert content["score"] == pytest.approx(OPTIMUM - 0.1, abs=1e-3)
     assert content["ddr"] == pytest.approx(1e6, rel=1e-6)
-    low, high = content["score_interval"]  # type: ignore[misc]
-    # sd of log gap: √(.05² + .1²/5); the 80 % interval is ±1.2816 of them.
-    half = 1.2816 * math.sqrt(0.05**2 + 0.1**2 / 5) * 0.1
+    low, high = content["score_interval"]
+    # At the best N half of the gap is noise, whose share in a seed's variance is 3/4;
+    # sd of log gap: √(.05² + ¾·.1²/5); the 80 % interval is ±1.2816 of them.
+    half = 1.2816 * math.sqrt(0.05**2 + 0.75 * 0.1**2 / 5) * 0.1
     assert high - low == pytest.approx(2 * half, rel=0.05)
+
+
+def test_a_free_asymptote_is_predicted_on_the_score() -> None:
+    known = lqr_calibration()
+    model = dataclasses.replace(known.model, asymptote="free")
+    calibration = dataclasses.replace(known, model=model)
+    configs = recipe.candidates("lqr", 4 * 10**6, 5)
+    evidence = from_calibration(calibration, configs)
+    assert {p.scale for p in evidence.predictive} == {"score"}
+    assert {p.optimum for p in evidence.null} == {None}
+    content = told(calibration, 4 * 10**6)
+    low, high = content["score_interval"]
+    assert low < content["score"] < high
+    assert any("asymptote is a fitted" in caveat for caveat in content["caveats"])
 
 
 def test_more_seeds_narrow_the_interval() -> None:
@@ -223,10 +164,10 @@ def test_more_seeds_narrow_the_interval() -> None:
 
 def test_ddr_noise_is_named_as_such() -> None:
     calibration = dataclasses.replace(lqr_calibration(), ddr_column="ddr_noise")
-    content = answer(Request(budget=10**6, num_seeds=5), lqr(calibration)).to_json()
+    content = told(calibration, 10**6)
     assert content["ddr"] is None
     assert content["ddr_noise"] == pytest.approx(1e6, rel=1e-6)
-    assert not any("raw DDR" in caveat for caveat in content["caveats"])  # type: ignore[attr-defined]
+    assert not any("raw DDR" in caveat for caveat in content["caveats"])
 
 
 def test_extrapolation_and_open_parameters_are_said() -> None:
@@ -241,18 +182,17 @@ def test_extrapolation_and_open_parameters_are_said() -> None:
 
 
 def test_a_law_that_lost_to_a_null_says_so() -> None:
-    def told(held_out: dict[str, object]) -> str:
+    def said(held_out: dict[str, object]) -> str:
         calibration = dataclasses.replace(lqr_calibration(), held_out=held_out)
-        asked = Request(budget=10**6, num_seeds=5)
-        return " ".join(answer(asked, lqr(calibration)).caveats)
+        return " ".join(told(calibration, 10**6)["caveats"])
 
     def scored(low: float) -> dict[str, object]:
         skill = {"value": 0.1, "low": low, "high": 0.3, "level": 0.9}
         return {"models": {"law": {}, "persistence": {"skill_of_law": skill}}}
 
-    assert "no held-out runs" in told({})
-    assert "not shown to beat the null 'persistence': skill 0.10" in told(scored(-0.1))
-    assert "held-out" not in told(scored(0.05))
+    assert "no held-out runs" in said({})
+    assert "not shown to beat the null 'persistence': skill 0.10" in said(scored(-0.1))
+    assert "held-out" not in said(scored(0.05))
 
 
 def test_a_varied_knob_without_a_number_is_refused() -> None:
@@ -352,46 +292,3 @@ def test_words_come_verdict_first(tmp_path: Path) -> None:
     for word in ("80 % interval", "regret", "Caveats", "Next:", "basis: data"):
         assert word in said
     assert max(map(len, said.split("\n\n")[0].splitlines())) <= 100
-
-
-HEAVY = ("jax", "scipy", "xarray", "matplotlib", "rich")
-CHECK = """
-import sys
-{first}
-from bridge import predict
-code = predict.main(["--budget", "1e12", "--json"])
-found = {{name.split(".")[0] for name in sys.modules}} & set({heavy!r})
-sys.stderr.write(" ".join(sorted(found)))
-sys.exit(code)
-"""
-
-
-def loaded(first: str) -> str:
-    script = CHECK.format(first=first, heavy=HEAVY)
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["budget"] == 10**12
-    return done.stderr
-
-
-def test_predict_loads_nothing_heavy() -> None:
-    assert loaded("") == ""
-
-
-def test_the_check_for_heavy_modules_can_fail() -> None:
-    assert loaded("import scipy") == "scipy"
-
-
-def test_an_answer_takes_less_than_a_second() -> None:
-    """CPU time, median of five: wall time would judge the machine's other work."""
-    command = [sys.executable, "-m", "bridge.predict", "--budget", "1e12", "--json"]
-    seconds = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        seconds.append(used)
-    assert sorted(seconds)[2] < 1.0

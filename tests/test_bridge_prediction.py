@@ -3,25 +3,22 @@
 import contextlib
 import dataclasses
 import datetime
-import errno
 import json
 import math
-import os
-import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge import deposit, predict, prediction, record
+from bridge import prediction, record
 from bridge.answer import Request, answer
 from bridge.domains import DATA, Domain, find
-from bridge.errors import UsageError
 from bridge.prediction import Prediction, PredictionError
-from bridge.predictive import Predictive
+from bridge.predictive import NORMAL, Predictive, envelope
 from fullscale import config as config_module
-from tests.support.runs import assert_refused, calibration_file, call, lqr_calibration
+from tests.support.runs import lqr_calibration
 
 PRIOR = record.predict(answer(Request(budget=10**12, num_seeds=3), find(None, None)))
 SCORED = record.predict(
@@ -170,8 +167,6 @@ def test_only_free_knobs_can_be_changed() -> None:
     config = SCORED.run_config(num_envs=64, seed=7, num_seeds=2)
     assert (config.num_envs, config.seed, config.num_seeds) == (64, 7, 2)
     assert config.prediction == SCORED.sha256
-    with pytest.raises(PredictionError, match="'learning_rate'"):
-        SCORED.run_config(learning_rate=1.0)
     with pytest.raises(PredictionError, match="not covered"):
         SCORED.run_config(num_envs=48)
 
@@ -187,12 +182,36 @@ def test_quantile_and_position_are_inverse(
 ) -> None:
     made = Predictive(optimum=optimum, centre=centre, spread=spread)
     score = made.quantile(level)
-    assert made.deviation(score) * spread + centre == pytest.approx(
-        made.position(score), abs=1e-6
-    )
+    expected = centre + spread * NORMAL.inv_cdf(level)
+    assert made.position(score) == pytest.approx(expected, abs=1e-6)
+    assert made.deviation(score) == pytest.approx(NORMAL.inv_cdf(level), abs=1e-4)
     low, high = made.interval(0.8)
     assert low <= made.quantile(0.5) <= high
     assert Predictive.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+@given(
+    shape=st.floats(0.2, 5.0), sign=st.sampled_from([-1.0, 1.0]), tails=st.booleans()
+)
+def test_no_interval_of_the_draws_sticks_out(
+    shape: float, sign: float, *, tails: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    draws = sign * (rng.standard_t(2, 400) if tails else rng.gamma(shape, size=400))
+    made = envelope(draws)
+    for level in (0.8, 0.99):
+        low, high = made.interval(level)
+        assert low <= np.quantile(draws, (1 - level) / 2) + 1e-9
+        assert high >= np.quantile(draws, (1 + level) / 2) - 1e-9
+    assert made.quantile(0.5) == pytest.approx(np.median(draws))
+
+
+def test_an_envelope_of_normal_draws_is_as_wide_as_they_are() -> None:
+    draws = np.array([NORMAL.inv_cdf((i + 0.5) / 2000) for i in range(2000)])
+    assert envelope(3.0 + 0.2 * draws).spread == pytest.approx(0.2, rel=0.01)
+    with pytest.raises(ValueError, match="not finite"):
+        envelope(np.array([1.0, np.inf]))
+    assert envelope(np.ones(5)).spread > 0
 
 
 def test_the_density_integrates_to_one() -> None:
@@ -200,116 +219,3 @@ def test_the_density_integrates_to_one() -> None:
     positions = [0.3 + 0.01 * i for i in range(-700, 700)]
     total = sum(math.exp(made.log_density(made.score(u))) * 0.01 for u in positions)
     assert total == pytest.approx(1.0, rel=1e-6)
-
-
-# Files -----------------------------------------------------------------------------
-
-
-def ask(folder: Path, out: Path, budget: str = "4e6") -> tuple[str, ...]:
-    path = folder / "calibration.json"
-    if not path.exists():
-        calibration_file(folder)
-    return ("--budget", budget, "--calibration", str(path), "--out", str(out))
-
-
-def test_out_writes_a_prediction_and_its_configuration(tmp_path: Path) -> None:
-    out = tmp_path / "a" / "P"
-    outcome = call(predict.main, *ask(tmp_path, out), "--json")
-    assert sorted(path.name for path in out.iterdir()) == [
-        "config.toml",
-        "prediction.json",
-    ]
-    made = prediction.load(out / "prediction.json")
-    config = config_module.load(out / "config.toml")
-    assert config.prediction == made.sha256 == outcome.json["prediction"]["sha256"]
-    assert config.num_envs == outcome.json["num_envs"] == 256
-    assert config.content_hash() == made.config.content_hash()
-    mode = stat.S_IMODE((out / "config.toml").stat().st_mode)
-    assert mode & stat.S_IRUSR
-
-
-def test_the_same_prediction_stands_with_its_date(tmp_path: Path) -> None:
-    out = tmp_path / "P"
-    call(predict.main, *ask(tmp_path, out))
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    again = call(predict.main, *ask(tmp_path, out), "--json")
-    assert again.code == 0
-    assert "stands unchanged" in again.err
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    (out / "config.toml").unlink()
-    assert call(predict.main, *ask(tmp_path, out)).code == 0
-    assert (out / "config.toml").read_bytes() == before["config.toml"]
-
-
-def test_another_prediction_is_never_replaced(tmp_path: Path) -> None:
-    out = tmp_path / "P"
-    call(predict.main, *ask(tmp_path, out))
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert_refused(
-        call(predict.main, *ask(tmp_path, out, "5e6")), "never edited", repr(str(out))
-    )
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-@pytest.mark.parametrize("name", ["prediction.json", "config.toml"])
-def test_a_file_of_the_users_is_never_replaced(name: str, tmp_path: Path) -> None:
-    out = tmp_path / "P"
-    out.mkdir()
-    (out / name).write_text("mine")
-    assert_refused(call(predict.main, *ask(tmp_path, out)), name, "not replaced")
-    assert [path.name for path in out.iterdir()] == [name]
-    assert (out / name).read_text() == "mine"
-
-
-@pytest.mark.parametrize("failing", [1, 2])
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_full_disk_leaves_nothing(
-    function: str, failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    original = getattr(os, function)
-
-    def full(*arguments: object) -> object:
-        calls.append(arguments)
-        if len(calls) == failing:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return original(*arguments)
-
-    asked = ask(tmp_path, tmp_path / "a" / "b")
-    monkeypatch.setattr(deposit.os, function, full)
-    assert_refused(call(predict.main, *asked), "No space left on device")
-    assert len(calls) == failing
-    assert [path.name for path in tmp_path.iterdir()] == ["calibration.json"]
-
-
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for out in (tmp_path / "file", tmp_path / "file" / "P", Path("/proc/none/P")):
-        assert_refused(call(predict.main, *ask(tmp_path, out)), repr(str(out)))
-    assert_refused(call(predict.main, *ask(tmp_path, tmp_path)[:-1], ""), "--out")
-
-
-def test_an_existing_folder_keeps_its_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "P"
-    out.mkdir()
-    (out / "notes").write_text("mine")
-    asked = ask(tmp_path, out)
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(deposit.os, "fsync", full)
-        assert call(predict.main, *asked).code == 2
-    assert [path.name for path in out.iterdir()] == ["notes"]
-    assert call(predict.main, *asked).code == 0
-    assert len(list(out.iterdir())) == 3
-
-
-def test_place_refuses_before_it_makes_anything(tmp_path: Path) -> None:
-    (tmp_path / "b").write_text("old")
-    with pytest.raises(UsageError, match="not replaced"):
-        deposit.place(tmp_path, {"a": "new", "b": "new"})
-    assert [path.name for path in tmp_path.iterdir()] == ["b"]

@@ -45,7 +45,7 @@ def test_arrays_broadcast_and_mark_unstable_cells() -> None:
                 assert value[i, j] == getattr(cell.stationary(0.5, 4), name)
             else:
                 assert value[i, j] == np.inf
-    assert np.array_equal(loop.stability_limit[:], np.array([2.0, 4 / 3]))
+    assert np.array_equal(loop.stability_limit, np.array([2.0, 4 / 3]))
     assert outer.ewma_proximal(steps, 1, com).stable.shape == (3, 2)
 
 
@@ -65,6 +65,8 @@ def test_transient_is_cheap_and_right_at_a_billion_updates() -> None:
     limit = still.stationary(1.0, 2).acting_variance
     assert still.second_moment(5.0, 10**9, 1.0, 2) == pytest.approx(limit, rel=1e-12)
     assert outer.sgd(3.0, 1.0).second_moment(1.0, 10**9, 1.0, 1) == math.inf
+    both = outer.sgd(np.array([0.5, 3.0]), 1.0).second_moment(1.0, 10**9, 1.0, 1)
+    assert both.tolist() == pytest.approx([1 / 3, math.inf])
 
 
 def test_flat_direction_only_diffuses() -> None:

@@ -1,4 +1,4 @@
-"""`theory.table` and `theory.cells`: what is stored, what is refused, what is averaged."""
+"""`theory.table` and `theory.cells`: what is stored, refused, averaged."""
 
 import dataclasses
 import math
@@ -70,7 +70,7 @@ generated_rows = st.lists(
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -100,7 +100,7 @@ class Calibration:
         self,
         knob: str = "num_envs",
         *,
-        at: Real | None = None,
+        at: KnobValues | None = None,
         budget: Real | None = None,
     ) -> Float[np.ndarray, "draw"]:
         """Exponent d log knob* / d log B of a knob's best value, other knobs fixed.
@@ -110,17 +110,18 @@ class Calibration:
 
         Args:
             knob: a varied knob.
-            at: where to take that slope; the centre of the knob's levels by default.
+            at: knobs at which to take that slope; the centres by default.
             budget: where to take p, which varies for a saturating law only; the largest
                 training budget by default.
 
         Raises:
             CalibrationError: the map does not use this knob.
         """
-        if knob not in self.model.ddr_map.knobs:
+        ddr_map = self.model.ddr_map
+        if knob not in ddr_map.knobs:
             raise CalibrationError(f"{self.name!r} has no fitted knob {knob!r}")
-        value = self.model.ddr_map.centres[knob] if at is None else at
-        slope = self.model.ddr_map.slope(self.draws.ddr_map, knob, value)
+        where = {**ddr_map.centres, **(at or {})}
+        slope = ddr_map.slope(self.draws.ddr_map, knob, where)[:, 0]
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.ddr_exponent(budget) / slope
 
@@ -222,7 +223,7 @@ class Calibration:
         )
         ddr_map = DdrMap(
             terms=("num_envs",), transient_terms=None,
-            centres={"num_envs": best_num_envs},
+            centres={"num_envs": float(best_num_envs)},
         )  # fmt: skip
         return cls(
             name="synthetic",
@@ -279,7 +280,7 @@ def _payload(calibration: Calibration) -> dict[str, object]:
         parameters = dataclasses.asdict(values[name])
         values[name] = {key: array.tolist() for key, array in parameters.items()}
     values["fixed"] = {k: _encode(v) for k, v in calibration.fixed.items()}
-    return json.loads(json.dumps(values, allow_nan=False))
+    return json.loads(json.dumps(values))
 
 
 def _positive(value: Values) -> bool:

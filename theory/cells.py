@@ -43,8 +43,10 @@ class Cells:
     def __len__(self) -> int:
         return len(self.score)
 
-    def select(self, chosen: Bool[np.ndarray, "cell"]) -> "Cells":
-        """The chosen cells."""
+    def select(
+        self, chosen: Bool[np.ndarray, "cell"] | Int[np.ndarray, "chosen"]
+    ) -> "Cells":
+        """The chosen cells, in the order given."""
         return Cells(
             config=self.config[chosen],
             budget=self.budget[chosen],

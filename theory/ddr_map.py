@@ -7,9 +7,10 @@ DDR = B/ΣKL,
     log D(knobs, B) = log D∞(knobs) − log(1 + τ(knobs)/B)
     log D∞ = a₀ + Σ_j a_j x_j,   log τ = t₀ + Σ_j t_j x_j,   x_j = log(knob_j/centre_j)
 
-D∞ = 1/rate is the noise-only DDR that a raw DDR tends to as B grows. A term "knob^2" is
-x_j². A map without transient terms has τ = 0. Everything here is numpy, and a map is
-three short lists: terms, centres, coefficients.
+D∞ = 1/rate is the noise-only DDR that a raw DDR tends to as B grows. A term is a knob
+(x_j), "knob^2" (x_j²) or "knob*other" (x_i·x_j). A map without transient terms has
+τ = 0. Everything here is numpy, and a map is three short lists: terms, centres,
+coefficients.
 
 | symbol | meaning | unit | shape |
 |---|---|---|---|
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-SQUARE = "^2"
+SQUARE, PRODUCT = "^2", "*"
 Values = float | int | np.number | np.ndarray
 KnobValues = Mapping[str, Values]
 
@@ -42,7 +43,7 @@ class DdrMap:
     None, t₀ and one t_j per transient term.
 
     Attributes:
-        terms: knob names, or "knob^2", of log D∞.
+        terms: of log D∞: knobs, "knob^2" or "knob*other".
         transient_terms: the same for log τ; () is one τ for all knobs, None is τ = 0.
         centres: value of each knob at which x = 0, in the knob's unit.
     """
@@ -55,7 +56,7 @@ class DdrMap:
     def knobs(self) -> tuple[str, ...]:
         """The knobs that the map needs, in the order of first use."""
         used = (*self.terms, *(self.transient_terms or ()))
-        return tuple(dict.fromkeys(term.removesuffix(SQUARE) for term in used))
+        return tuple(dict.fromkeys(knob for term in used for knob in factors(term)))
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -110,50 +111,67 @@ class DdrMap:
         return self.log_limit(coefficients, knobs) - np.logaddexp(0.0, excess)
 
     def slope(
-        self,
-        coefficients: Float[np.ndarray, "*draw k"],
-        knob: str,
-        value: float | int,
-    ) -> Float[np.ndarray, "*draw"]:
-        """Slope d log D∞ / d log knob at one value of the knob.
+        self, coefficients: Float[np.ndarray, "*draw k"], knob: str, at: KnobValues
+    ) -> Float[np.ndarray, "*draw cell"]:
+        """Slope d log D∞ / d log knob.
+
+        Args:
+            coefficients: one vector, or one per draw.
+            knob: the knob to move.
+            at: values of all knobs.
 
         Raises:
-            MapError: the map does not use this knob.
+            MapError: the map does not use this knob, or a value is impossible.
         """
         if knob not in self.knobs:
             raise MapError(f"the map has no knob {knob!r}; it has {_list(self.knobs)}")
-        x = np.log(value / self.centres[knob])
-        slopes = {knob: 1.0, knob + SQUARE: 2.0 * x}
-        return sum(
-            (
-                slopes[term] * coefficients[..., 1 + index]
-                for index, term in enumerate(self.terms)
-                if term in slopes
-            ),
-            np.zeros(coefficients.shape[:-1]),
-        )
+        x = self._logarithms(at)
+        one = _one(x)
+        columns = [0 * one]
+        for term in self.terms:
+            rest = list(factors(term))
+            power = rest.count(knob)
+            if power:
+                rest.remove(knob)
+            columns.append(power * np.prod([one, *(one * x[k] for k in rest)], axis=0))
+        return coefficients[..., : len(columns)] @ np.stack(columns)
 
     def design(
         self, terms: tuple[str, ...], knobs: KnobValues
     ) -> Float[np.ndarray, "cell k"]:
-        """The columns 1, x_j, x_j² of `terms`. Raises MapError."""
+        """The columns 1, x_j, x_j², x_i·x_j of `terms`. Raises MapError."""
+        x = self._logarithms(knobs)
+        one = _one(x)
+        products = [
+            np.prod([one, *(one * x[knob] for knob in factors(term))], axis=0)
+            for term in terms
+        ]
+        return np.stack([one, *products], axis=-1)
+
+    def _logarithms(self, knobs: KnobValues) -> dict[str, np.ndarray]:
+        """Centred logarithms of the knobs' values, each of shape [1] or [cell]."""
+        result = {}
         for knob in self.knobs:
             if knob not in knobs:
                 raise MapError(f"the value of {knob!r} is missing")
-            values = np.asarray(knobs[knob], dtype=float)
+            values = np.atleast_1d(np.asarray(knobs[knob], dtype=float))
             if not np.all(np.isfinite(values) & (values > 0)):
                 raise MapError(
                     f"{knob} = {knobs[knob]!r} should be positive and finite"
                 )
-        shape = np.broadcast_shapes((1,), *(np.shape(knobs[k]) for k in self.knobs))
-        columns = [np.ones(shape)]
-        for term in terms:
-            knob = term.removesuffix(SQUARE)
-            x = np.log(np.asarray(knobs[knob], dtype=float) / self.centres[knob])
-            columns.append(
-                np.broadcast_to(x * x if term.endswith(SQUARE) else x, shape)
-            )
-        return np.stack(columns, axis=-1)
+            result[knob] = np.log(values / self.centres[knob])
+        return result
+
+
+def _one(x: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.ones(np.broadcast_shapes((1,), *(value.shape for value in x.values())))
+
+
+def factors(term: str) -> tuple[str, ...]:
+    """The knobs whose centred logarithms a term multiplies."""
+    if term.endswith(SQUARE):
+        return (term.removesuffix(SQUARE),) * 2
+    return tuple(term.split(PRODUCT))
 
 
 def _list(names: tuple[str, ...]) -> str:

@@ -10,8 +10,14 @@ what a run that is really made will add: the deviation of one configuration from
 and seed noise/√num_seeds. With a known optimum both act on the logarithm of the gap
 (mean one, so that the mean gap stays the law's); with a free asymptote both are added
 to the score.
+
+Seeds scatter little while they learn and much at the plateau. Near an optimum the gap
+is ½xᵀHx with x = x̄ + fluctuation, so that its variance is φ·n·(n + 2b), n the noise
+part and b the bias part of the mean gap and φ the squared coefficient of variation of a
+plateau, 2/dimension for isotropic noise. `seed_share` is that over gap²·φ.
 """
 
+import dataclasses
 import statistics
 import zlib
 from collections.abc import Callable, Mapping
@@ -51,7 +57,8 @@ class Parameters:
         asymptote: score at infinite budget and DDR, in score units.
         config_sd: sd of a configuration around the law: of log gap where the optimum is
             known, else in score units.
-        seed_sd: the same for one seed of a configuration.
+        seed_sd: of one seed: coefficient of variation of the gap at a plateau where the
+            optimum is known, else sd in score units.
         ddr_sd: sd of log DDR of a configuration around the map.
     """
 
@@ -120,11 +127,39 @@ class Model:
             MapError: a knob is missing, not positive or not finite.
         """
         ddr = np.exp(self.ddr_map.log_ddr(parameters.ddr_map, budget, knobs))
-        limit = np.exp(self.ddr_map.log_limit(parameters.ddr_map, knobs))
-        used = limit if self.law_ddr == LIMIT else ddr
-        gap = np.asarray(self.law(parameters).gap(budget, used), dtype=float)
-        gap = np.broadcast_to(gap, ddr.shape)
+        used = self._law_ddr(parameters, budget, knobs)
+        gap = np.broadcast_to(self.law(parameters).gap(budget, used), ddr.shape)
         return Quantities(ddr=ddr, gap=gap, score=parameters.asymptote[:, None] - gap)
+
+    def seed_variance(
+        self, parameters: Parameters, budget: Values, knobs: KnobValues
+    ) -> Float[np.ndarray, "draw cell"]:
+        """Variance of one seed around its configuration.
+
+        Of gap/expected gap where the optimum is known, else of the score.
+
+        Raises:
+            MapError: a knob is missing, not positive or not finite.
+        """
+        variance = parameters.seed_sd[:, None] ** 2
+        used = self._law_ddr(parameters, budget, knobs)
+        if self.asymptote == FREE:
+            return np.broadcast_to(variance, used.shape)
+        law = self.law(parameters)
+        zero = np.zeros_like(law.floor)
+        plateau = dataclasses.replace(law, floor=zero, bias=zero)
+        gap, floor, noise = (
+            np.asarray(part, dtype=float)
+            for part in (law.gap(budget, used), law.floor, plateau.gap(budget, used))
+        )
+        return variance * seed_share(gap, floor, noise)
+
+    def _law_ddr(
+        self, parameters: Parameters, budget: Values, knobs: KnobValues
+    ) -> Float[np.ndarray, "draw cell"]:
+        if self.law_ddr == LIMIT:
+            return np.exp(self.ddr_map.log_limit(parameters.ddr_map, knobs))
+        return np.exp(self.ddr_map.log_ddr(parameters.ddr_map, budget, knobs))
 
     def forecast(
         self,
@@ -146,8 +181,10 @@ class Model:
             raise ValueError(f"num_seeds = {num_seeds} should be at least 1")
         expected = self.expected(parameters, budget, knobs)
         noise = cell_noise(self.ddr_map, budget, knobs, expected.ddr.shape)
-        seed_variance = parameters.seed_sd**2 / num_seeds
-        sd = np.sqrt(parameters.config_sd**2 + seed_variance)[:, None]
+        seed_variance = self.seed_variance(parameters, budget, knobs) / num_seeds
+        if self.asymptote == KNOWN:
+            seed_variance = np.log1p(seed_variance)
+        sd = np.sqrt(parameters.config_sd[:, None] ** 2 + seed_variance)
         ddr_sd = parameters.ddr_sd[:, None]
         ddr = expected.ddr * np.exp(ddr_sd * noise[1])
         asymptote = parameters.asymptote[:, None]
@@ -157,6 +194,21 @@ class Model:
             gap = expected.gap + sd * noise[0]
         predictive = Quantities(ddr=ddr, gap=gap, score=asymptote - gap)
         return Forecast(expected=expected, predictive=predictive)
+
+
+def seed_share(
+    gap: Float[np.ndarray, "draw cell"],
+    floor: Float[np.ndarray, "draw #cell"],
+    noise: Float[np.ndarray, "draw cell"],
+) -> Float[np.ndarray, "draw cell"]:
+    """n·(n + 2b)/gap²: a seed's relative variance in units of that of a plateau.
+
+    Args:
+        gap: floor + b + n.
+        floor: the part that is there in every run.
+        noise: n.
+    """
+    return noise * np.maximum(2 * (gap - floor) - noise, 0.0) / gap**2
 
 
 def cell_noise(

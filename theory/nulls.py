@@ -110,8 +110,17 @@ def training(fit: Fit) -> Training:
         ddr_map=model.ddr_map,
         coefficients=coefficients,
         asymptote=known,
-        seed_sd=float(fit.point.seed_sd[0]),
+        seed_sd=_seed_sd(cells, known),
     )
+
+
+def _seed_sd(cells: Cells, asymptote: float | None) -> float:
+    """Sd of the outcome of one seed, the same for all cells; 0 without repeats."""
+    several = cells.num_seeds > 1
+    if not np.any(several):
+        return 0.0
+    scale = np.ones(len(cells)) if asymptote is None else asymptote - cells.score
+    return float(np.sqrt(np.mean((cells.seed_variance / scale**2)[several])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,14 @@ approximation. In both, a seed's DDR and score share part of their noise, so tha
 measured DDR is an endogenous regressor.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from theory import laws
+from theory.forecast import seed_share
 from theory.table import RunTable, from_rows
 
 
@@ -43,7 +45,8 @@ class Noise:
 
     Attributes:
         config: of the gap, shared by the seeds of a cell.
-        seed: of the gap of one seed.
+        seed: of the gap of one seed at a plateau; less while it learns, by
+            `theory.forecast.seed_share`.
         ddr_config: of DDR, shared by the seeds of a configuration.
         ddr_seed: of the DDR of one seed.
         shared: correlation of a seed's DDR noise with its gap noise.
@@ -97,8 +100,13 @@ def from_law(
     log_tau = sum(truth.transient_slopes[k] * x[k] for k in truth.transient_slopes)
     tau = truth.transient * np.exp(log_tau)
     gap = np.asarray(truth.law.gap(runs["budget"], limit), dtype=float)
+    plateau = dataclasses.replace(truth.law, floor=0.0, bias=0.0)
+    noisy_part = np.asarray(plateau.gap(runs["budget"], limit), dtype=float)
+    floor = np.full_like(gap, truth.law.floor)
+    share = seed_share(gap[None], floor[None], noisy_part[None])[0]
     ddr = limit / (1 + tau / runs["budget"])
-    return _noisy(runs, ddr, gap, truth.asymptote, noise, rng)
+    exact = {"ddr": ddr, "gap": gap, "share": share}
+    return _noisy(runs, exact, truth.asymptote, noise, rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +187,10 @@ def from_quadratic(
     gap = 0.5 * np.sum(quadratic.curvature * moment, axis=-1)
     away = (quadratic.start - stationary) * (1 - left) / (a * (2 - a))
     kl = 0.5 * np.sum(a**2 * (stationary * updates + away) + q * updates, axis=-1)
-    ddr = (updates * n)[:, 0] / kl
-    return _noisy(runs, ddr, gap, quadratic.asymptote, noise, rng)
+    noisy_part = 0.5 * np.sum(quadratic.curvature * (1 - left) * stationary, axis=-1)
+    share = seed_share(gap[None], np.zeros((1, 1)), noisy_part[None])[0]
+    exact = {"ddr": (updates * n)[:, 0] / kl, "gap": gap, "share": share}
+    return _noisy(runs, exact, quadratic.asymptote, noise, rng)
 
 
 def _grid(design: Design) -> dict[str, np.ndarray]:
@@ -201,20 +211,21 @@ def _grid(design: Design) -> dict[str, np.ndarray]:
 
 def _noisy(
     runs: dict[str, np.ndarray],
-    ddr: np.ndarray,
-    gap: np.ndarray,
+    exact: dict[str, np.ndarray],
     asymptote: float,
     noise: Noise,
     rng: np.random.Generator,
 ) -> RunTable:
     """Rows with noise: per configuration, per cell and per seed."""
+    ddr, gap, share = exact["ddr"], exact["gap"], exact["share"]
     knobs = [runs[name] for name in CENTRES]
     config = np.unique(np.stack(knobs), axis=1, return_inverse=True)[1].ravel()
     cell = np.unique(np.stack([config, runs["budget"]]), axis=1, return_inverse=True)[1]
     shared = rng.standard_normal(len(ddr))
     own = np.sqrt(1 - noise.shared**2) * rng.standard_normal(len(ddr))
     log_gap = noise.config * rng.standard_normal(cell.max() + 1)[cell.ravel()]
-    log_gap = log_gap + noise.seed * shared - (noise.config**2 + noise.seed**2) / 2
+    seed_sd = np.sqrt(np.log1p(noise.seed**2 * share))
+    log_gap = log_gap + seed_sd * shared - (noise.config**2 + seed_sd**2) / 2
     log_ddr = noise.ddr_config * rng.standard_normal(config.max() + 1)[config]
     log_ddr = log_ddr + noise.ddr_seed * (noise.shared * shared + own)
     score = asymptote - gap * np.exp(log_gap)

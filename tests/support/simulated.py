@@ -1,4 +1,4 @@
-"""Simulated run tables with a known truth, small enough to fit in a fraction of a second."""
+"""Simulated run tables with a known truth, each fitted in a fraction of a second."""
 
 import dataclasses
 import functools
@@ -24,7 +24,11 @@ SMALL = Design(num_envs=(16, 64, 256), outer_learning_rate=(0.25, 1.0), seeds=2)
 
 
 def simulate(
-    seed: int = 0, *, design: Design = DESIGN, noise: Noise | None = None, **truth: object
+    seed: int = 0,
+    *,
+    design: Design = DESIGN,
+    noise: Noise | None = None,
+    **truth: object,
 ) -> RunTable:
     """A table from `TRUTH`, with any of its fields replaced."""
     changed = dataclasses.replace(TRUTH, **truth)  # type: ignore[arg-type]

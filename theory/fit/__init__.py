@@ -3,7 +3,8 @@
 `python -m theory.fit TABLE --out CALIBRATION` is the command; `fit` is the function.
 """
 
+from theory.fit.options import Options
 from theory.fit.status import Estimate, NotConverged, Status
-from theory.fit.two_stage import Fit, Options, fit
+from theory.fit.two_stage import Fit, fit
 
 __all__ = ["Estimate", "Fit", "NotConverged", "Options", "Status", "fit"]

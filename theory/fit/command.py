@@ -14,7 +14,8 @@ import tyro
 from theory import calibration as calibration_module
 from theory import table as table_module
 from theory.fit import assembly, held_out
-from theory.fit.two_stage import Fit, Options, fit
+from theory.fit.options import Options
+from theory.fit.two_stage import Fit, fit
 from theory.table import RunTable, TableError
 
 

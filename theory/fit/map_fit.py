@@ -1,19 +1,21 @@
 """Stage 1: fit the DDR map to cells, and choose its terms.
 
 Least squares in log D. The map starts with one term per varied knob and no transient;
-it may gain a transient (one τ, or one that depends on the knobs) and squares of knobs
-with three or more levels. A candidate is kept only if it lowers the leave-one-
-configuration-out error by more than `MIN_GAIN`; the simpler map wins ties.
+it may gain a transient (one τ, or one that depends on the knobs), products of two
+knobs, and squares of knobs with three or more levels. A candidate is kept only if it
+lowers the leave-one-configuration-out error by more than `MIN_GAIN`; the simpler map
+wins ties.
 """
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from theory.cells import Cells
-from theory.ddr_map import SQUARE, DdrMap
+from theory.ddr_map import PRODUCT, SQUARE, DdrMap
 from theory.fit import levenberg
 from theory.fit.status import NotConverged, Status
 
@@ -59,10 +61,9 @@ def fit_map(cells: Cells) -> MapFit:
     transients: list[tuple[str, ...]] = [(), form.terms]
     for terms in transients:
         best = _better(best, dataclasses.replace(form, transient_terms=terms), cells)
-    for knob in form.terms:
-        if len(np.unique(cells.knobs[knob])) >= 3:
-            terms = (*best[1].terms, knob + SQUARE)
-            best = _better(best, dataclasses.replace(best[1], terms=terms), cells)
+    for term in _curved(cells):
+        terms = (*best[1].terms, term)
+        best = _better(best, dataclasses.replace(best[1], terms=terms), cells)
     error, form = best
     fitted = refit(form, cells, np.ones((1, len(cells))))
     return dataclasses.replace(fitted, left_out_error=error)
@@ -125,6 +126,13 @@ def left_out_error(form: DdrMap, cells: Cells) -> float:
         return np.inf
     fitted = refit(form, cells, weights)
     return float(np.sqrt(np.mean(fitted.residuals[weights == 0] ** 2)))
+
+
+def _curved(cells: Cells) -> list[str]:
+    """Products and squares that the levels allow."""
+    products = [PRODUCT.join(pair) for pair in itertools.combinations(cells.knobs, 2)]
+    levels = {knob: len(np.unique(values)) for knob, values in cells.knobs.items()}
+    return products + [knob + SQUARE for knob, count in levels.items() if count >= 3]
 
 
 def _better(

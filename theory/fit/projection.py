@@ -73,6 +73,7 @@ class Solution:
         log_bias: log of the bias coefficient; −∞ for none.
         log_noise: log of the noise coefficient; −∞ for none.
         mean: fitted means.
+        noise: the noise part of the gap.
         residuals: signed deviance residuals, weights included.
         deviance: their sum of squares.
     """
@@ -81,6 +82,7 @@ class Solution:
     log_bias: Float[np.ndarray, "draw"]
     log_noise: Float[np.ndarray, "draw"]
     mean: Float[np.ndarray, "draw cell"]
+    noise: Float[np.ndarray, "draw cell"]
     residuals: Float[np.ndarray, "draw cell"]
     deviance: Float[np.ndarray, "draw"]
 
@@ -146,6 +148,7 @@ def solve(
             log_bias=np.log(levels[:, 1]) - bias_scale[:, 0],
             log_noise=np.log(levels[:, 2]) - noise_scale[:, 0],
             mean=mean,
+            noise=np.abs(levels[:, 2:] * columns[:, 2]),
             residuals=residuals,
             deviance=np.sum(residuals**2, axis=-1),
         )

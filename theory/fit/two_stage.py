@@ -10,7 +10,7 @@ resampling with replacement would. Their variance is raised by C/(C − k) for t
 coefficients that C configurations have to pay for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,38 +22,12 @@ from theory.cells import MIN_BUDGETS, Cells
 from theory.fit import identification, law_fit, map_fit, projection
 from theory.fit.law_fit import LawFit
 from theory.fit.map_fit import MapFit
+from theory.fit.options import MEASURED, Options
 from theory.fit.projection import Problem
+from theory.fit.spread import Sds, Spread
 from theory.fit.status import FAILED, Estimate, NotConverged, Status
 from theory.forecast import LAW_PARAMETERS, LIMIT, Model, Parameters
 from theory.table import RunTable
-
-PREDICTED, MEASURED = "predicted", "measured"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What to fit, and how.
-
-    Attributes:
-        asymptote: the known optimum in score units; None if it is to be fitted.
-        family: "joint", "free" or "saturating", see `theory.laws`, `theory.saturating`.
-        ddr_column: "ddr" or "ddr_noise".
-        law_ddr: "limit": the law is of the map's noise-only DDR; "run": of the DDR of
-            the whole run.
-        regressor: "predicted" by the map, or "measured", for comparison only.
-        knobs: knobs of the map; all varied ones if None.
-        draws: bootstrap draws.
-        seed: of the bootstrap's random numbers.
-    """
-
-    asymptote: float | None
-    family: str = "joint"
-    ddr_column: str = "ddr"
-    law_ddr: str = LIMIT
-    regressor: str = PREDICTED
-    knobs: Sequence[str] | None = None
-    draws: int = 400
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,16 +96,15 @@ def fit(table: RunTable, options: Options, *, throw: bool = True) -> Fit:
 
 def fit_cells(cells: Cells, options: Options) -> Fit:
     """Fit map and law to cells. Raises NotConverged where stage 1 has no answer."""
-    ones = np.ones((1, len(cells)))
     stage_one = map_fit.fit_map(cells)
-    problem = _problem(cells, options, stage_one, ones)
-    stage_two = law_fit.fit_law(problem)
+    reliability, problem, stage_two = _estimate(cells, options, stage_one)
     weights = bootstrap_weights(cells, stage_one, options)
     drawn_one = map_fit.refit(
         stage_one.ddr_map, cells, weights, start=stage_one.coefficients[0]
     )
     drawn_two = law_fit.fit_law(
-        _problem(cells, options, drawn_one, weights), start=stage_two.theta[0]
+        _problem(cells, options, drawn_one, weights * reliability),
+        start=stage_two.theta[0],
     )
     model = Model(
         ddr_map=stage_one.ddr_map,
@@ -139,9 +112,10 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         law_ddr=options.law_ddr,
         asymptote="free" if options.asymptote is None else "known",
     )
-    spread = _Spread(cells, options, stage_one, stage_two)
-    point = _parameters(stage_one, stage_two, options, spread, ones)
-    draws = _parameters(drawn_one, drawn_two, options, spread, weights)
+    spread = Spread(cells, options, stage_one, stage_two)
+    ones = np.ones((1, len(cells)))
+    point = _parameters(stage_one, stage_two, options, spread.sds(ones))
+    draws = _parameters(drawn_one, drawn_two, options, spread.sds(weights))
     settled = drawn_one.converged & drawn_two.converged
     draws = rows(draws, settled)
     profile = identification.profile(problem, stage_two)
@@ -159,6 +133,21 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         bootstrap_weights=weights,
         profile=profile,
     )
+
+
+def _estimate(
+    cells: Cells, options: Options, stage_one: MapFit
+) -> tuple[np.ndarray, Problem, LawFit]:
+    """Stage 2 with equal weights, then with the reliability that this shows."""
+    weights = np.ones((1, len(cells)))
+    for _ in range(2):
+        problem = _problem(cells, options, stage_one, weights)
+        stage_two = law_fit.fit_law(problem)
+        last, weights = (
+            weights,
+            Spread(cells, options, stage_one, stage_two).reliability(),
+        )
+    return last, problem, stage_two
 
 
 def bootstrap_weights(
@@ -185,11 +174,6 @@ def _check_gaps(cells: Cells, options: Options) -> None:
         )
 
 
-def _target(cells: Cells, options: Options) -> np.ndarray:
-    known = options.asymptote
-    return cells.score if known is None else known - cells.score
-
-
 def _problem(
     cells: Cells, options: Options, stage_one: MapFit, weights: np.ndarray
 ) -> Problem:
@@ -202,7 +186,7 @@ def _problem(
             stage_one.coefficients, cells.transitions, cells.knobs
         )
     return Problem(
-        target=_target(cells, options),
+        target=options.target(cells),
         log_budget=np.log(cells.transitions),
         log_ddr=log_ddr,
         weights=weights,
@@ -213,55 +197,18 @@ def _problem(
     )
 
 
-class _Spread:
-    """Standard deviations of configurations and seeds around the fit."""
-
-    def __init__(
-        self, cells: Cells, options: Options, stage_one: MapFit, stage_two: LawFit
-    ) -> None:
-        mean = stage_two.solution.mean[0]
-        self.known = options.asymptote is not None
-        scale = mean if self.known else np.ones_like(mean)
-        residuals = (_target(cells, options) - mean) / scale
-        several = cells.num_seeds > 1
-        freedom = np.where(several, cells.num_seeds - 1, 0)
-        relative = np.where(several, cells.seed_variance / scale**2, 0.0)
-        total = np.sum(freedom)
-        self.seed_variance = np.sum(freedom * relative) / total if total else 0.0
-        self.from_seeds = np.mean(self.seed_variance / cells.num_seeds)
-        parameters = len(LAW_PARAMETERS[options.family])
-        correction = len(cells) / max(len(cells) - parameters, 1)
-        self.squares = correction * residuals**2
-        freedom_one = max(len(cells) - stage_one.coefficients.shape[1], 1)
-        self.ddr_squares = len(cells) / freedom_one * stage_one.residuals[0] ** 2
-
-    def sds(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(config_sd, seed_sd, ddr_sd) per row of weights."""
-        share = weights / np.sum(weights, axis=-1, keepdims=True)
-        config = np.maximum(share @ self.squares - self.from_seeds, 0.0)
-        seed = np.full(len(weights), self.seed_variance)
-        if self.known:
-            config, seed = np.log1p(config), np.log1p(seed)
-        return np.sqrt(config), np.sqrt(seed), np.sqrt(share @ self.ddr_squares)
-
-
 def _parameters(
-    stage_one: MapFit,
-    stage_two: LawFit,
-    options: Options,
-    spread: _Spread,
-    weights: np.ndarray,
+    stage_one: MapFit, stage_two: LawFit, options: Options, sds: Sds
 ) -> Parameters:
     known = options.asymptote is not None
-    config_sd, seed_sd, ddr_sd = spread.sds(weights)
     level = stage_two.solution.level
     return Parameters(
         ddr_map=stage_one.coefficients,
         law=stage_two.parameters(options.family, known=known),
         asymptote=np.full_like(level, options.asymptote) if known else level,
-        config_sd=config_sd,
-        seed_sd=seed_sd,
-        ddr_sd=ddr_sd,
+        config_sd=sds.config,
+        seed_sd=sds.seed,
+        ddr_sd=sds.ddr,
     )
 
 

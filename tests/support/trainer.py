@@ -1,0 +1,78 @@
+"""Small trainer set-ups, compiled once for all tests that use them."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fullscale import keys, mesh
+from fullscale.config import RunConfig
+from fullscale.environments import make_environment
+from fullscale.environments.protocol import Environment
+from fullscale.network import Agent, make_agent
+from fullscale.presets import preset
+from fullscale.state import Rates, TrainState, make_rates
+
+SMALL_LQR = preset(
+    "lqr", 2_048, num_envs=16, rollout_length=8, minibatch_size=64, update_epochs=2
+)
+SMALL_BANDIT = preset(
+    "bandit", 2_048, num_envs=128, minibatch_size=64, update_epochs=2
+)
+SMALL_REACHER = preset(
+    "reacher", 2_048, num_envs=16, rollout_length=16, minibatch_size=64,
+    update_epochs=2, hidden_sizes=(8,), evaluation_episodes=8,
+)  # fmt: skip
+
+
+class Setup(NamedTuple):
+    """A compiled trainer: `start(seed keys)` and `chunk(state, rates, count)`."""
+
+    config: RunConfig
+    environment: Environment
+    agent: Agent
+    start: Any
+    chunk: Any
+
+    def fresh(self, seed: int = 0, number: int = 1) -> TrainState:
+        """States of so many seeds before their first update."""
+        return self.start(keys.base_keys(seed, number))
+
+    def rates(self, **changes: float) -> Rates:
+        """The configured rates with some changed."""
+        rates = make_rates(self.config)
+        dtype = rates.learning_rate.dtype
+        return rates._replace(**{k: jnp.asarray(v, dtype) for k, v in changes.items()})
+
+    def run(self, state: TrainState, rates: Rates, updates: int) -> tuple:
+        """So many updates; the given state stays usable."""
+        state, metrics = self.chunk(copy(state), rates, jnp.int32(updates))
+        return state, {k: np.asarray(v)[:updates] for k, v in metrics.items()}
+
+
+@functools.lru_cache(maxsize=32)
+def setup(config: RunConfig, devices: int = 1, capacity: int = 4) -> Setup:
+    """Compile (lazily) a configuration for so many devices."""
+    environment = make_environment(config)
+    agent = make_agent(config, environment)
+    grid = mesh.make_mesh(devices)
+    return Setup(
+        config,
+        environment,
+        agent,
+        mesh.compile_start(config, environment, agent, grid),
+        mesh.compile_chunk(config, environment, agent, grid, capacity),
+    )
+
+
+def copy(tree: Any) -> Any:
+    """A copy whose buffers may be donated."""
+    return jax.tree.map(jnp.copy, tree)
+
+
+def vector(tree: Any) -> np.ndarray:
+    """All leaves of a tree as one float64 vector."""
+    leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)]
+    return np.concatenate(leaves)

@@ -1,0 +1,238 @@
+"""The update as a whole: σ, ratio 1, device independence, seeds, one compile."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fullscale import distributions, keys, mesh, rollout
+from fullscale.config import ConfigError, RunConfig
+from fullscale.iteration import iteration, start
+from fullscale.loss import DEVICE
+from fullscale.measure import outer_kl
+from fullscale.update import outer_step
+from tests.support.trainer import (
+    SMALL_BANDIT,
+    SMALL_LQR,
+    SMALL_REACHER,
+    Setup,
+    copy,
+    setup,
+    vector,
+)
+
+ALL = [SMALL_BANDIT, SMALL_LQR, SMALL_REACHER]
+names = [config.environment for config in ALL]
+
+
+def moved(one: Setup, sigma: float) -> tuple[np.ndarray, float]:
+    """θ − θ_k of the policy and the outer KL of one update at this σ."""
+    before = one.fresh()
+    after, metrics = one.run(before, one.rates(outer_learning_rate=sigma), 1)
+    change = vector(after.learner.parameters["policy"])
+    change -= vector(before.learner.parameters["policy"])
+    return change, float(metrics["outer_kl"][0, 0])
+
+
+@pytest.mark.parametrize("config", ALL, ids=names)
+def test_halving_sigma_halves_the_outer_step(config: RunConfig) -> None:
+    one = setup(config)
+    whole, kl = moved(one, 1.0)
+    half, half_kl = moved(one, 0.5)
+    np.testing.assert_allclose(half, whole / 2, rtol=1e-4, atol=1e-6)
+    # Exactly fourfold for a Gaussian of fixed spread; to leading order elsewhere.
+    tolerance = {"lqr": 1e-4, "bandit": 0.05, "reacher": 0.05}[config.environment]
+    np.testing.assert_allclose(half_kl, kl / 4, rtol=tolerance)
+
+
+def test_sigma_leaves_critic_and_optimiser_at_their_inner_values() -> None:
+    one = setup(SMALL_LQR)
+    states = [
+        one.run(one.fresh(), one.rates(outer_learning_rate=s), 1)[0] for s in (1.0, 0.3)
+    ]
+    for part in (
+        lambda s: s.learner.parameters["value"],
+        lambda s: s.learner.optimiser,
+    ):
+        np.testing.assert_array_equal(*(vector(part(state)) for state in states))
+
+
+def test_the_outer_step_is_the_formula() -> None:
+    before, after = {"w": jnp.asarray([1.0, 2.0])}, {"w": jnp.asarray([3.0, -2.0])}
+    got = outer_step(before, after, jnp.float32(0.25))
+    np.testing.assert_array_equal(got["w"], [1.5, 1.0])
+    whole = outer_step(before, after, jnp.float32(1.0))
+    np.testing.assert_array_equal(whole["w"], after["w"])
+
+
+@pytest.mark.parametrize("config", ALL, ids=names)
+def test_unchanged_parameters_give_ratio_one_and_kl_zero(config: RunConfig) -> None:
+    """Recomputed at the same shapes exactly; against stored log-probs to 1e-5."""
+    one = setup(config)
+    state = jax.tree.map(lambda x: x[0], one.fresh())
+    blocks = jnp.arange(config.num_blocks)
+    parameters = state.learner.parameters
+
+    @jax.jit
+    def collect(worlds: object, key: jax.Array) -> tuple:
+        _, trajectory, _ = rollout.rollout(
+            one.environment, one.agent, parameters, worlds, key, blocks,
+            config.rollout_length,
+        )  # fmt: skip
+        policy = one.agent.policy(parameters["policy"], trajectory.observation)
+        return trajectory, distributions.log_prob(policy, trajectory.action)
+
+    trajectory, again = collect(state.worlds, jax.random.key(3))
+    np.testing.assert_allclose(again, trajectory.log_prob, atol=1e-5)
+    recompute = jax.jit(
+        lambda: distributions.log_prob(
+            one.agent.policy(parameters["policy"], trajectory.observation),
+            trajectory.action,
+        )
+    )
+    np.testing.assert_array_equal(np.exp(recompute() - recompute()), 1.0)
+    rows = trajectory.observation.reshape(-1, one.environment.observation_size)
+    spec = jax.sharding.PartitionSpec()
+    kl = jax.jit(
+        jax.shard_map(
+            lambda x: outer_kl(
+                one.agent, parameters["policy"], parameters["policy"], x, len(rows)
+            ),
+            mesh=mesh.make_mesh(1),
+            in_specs=spec,
+            out_specs=spec,
+        )
+    )(rows)
+    assert float(kl) == 0.0
+
+
+@pytest.mark.parametrize("config", ALL, ids=names)
+def test_one_and_four_devices_agree(config: RunConfig) -> None:
+    results = []
+    for devices in (1, 4):
+        one = setup(config, devices)
+        state, metrics = one.run(one.fresh(), one.rates(), 1)
+        results.append((vector(state.learner.parameters), metrics))
+    (theta_1, metrics_1), (theta_4, metrics_4) = results
+    difference = np.linalg.norm(theta_4 - theta_1)
+    assert difference <= 1e-5 * np.linalg.norm(theta_1)
+    for name, values in metrics_1.items():
+        np.testing.assert_allclose(metrics_4[name], values, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [SMALL_LQR, SMALL_BANDIT], ids=["lqr", "bandit"])
+def test_one_and_four_devices_agree_in_double_precision(config: RunConfig) -> None:
+    with jax.enable_x64(True):
+        thetas = []
+        for devices in (1, 4):
+            one = setup.__wrapped__(config, devices)
+            state, _ = one.run(one.fresh(), one.rates(), 1)
+            assert jax.tree.leaves(state.learner.parameters)[0].dtype == jnp.float64
+            thetas.append(vector(state.learner.parameters))
+    difference = np.linalg.norm(thetas[1] - thetas[0])
+    assert difference <= 1e-10 * np.linalg.norm(thetas[0])
+    assert np.linalg.norm(thetas[0]) > 0
+
+
+def test_vmapped_seeds_equal_the_loop() -> None:
+    one = setup(SMALL_LQR)
+    together, _ = one.run(one.fresh(5, 3), one.rates(), 2)
+    for index in range(3):
+        alone, _ = one.run(one.fresh(5 + index), one.rates(), 2)
+        pick = jax.tree.map(lambda x, i=index: x[i], together.learner.parameters)
+        np.testing.assert_allclose(
+            vector(pick), vector(alone.learner.parameters), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_seeds_differ() -> None:
+    one = setup(SMALL_LQR)
+    state, metrics = one.run(one.fresh(0, 2), one.rates(), 1)
+    kernel = np.asarray(state.learner.parameters["policy"]["Dense_0"]["kernel"])
+    assert not np.allclose(kernel[0], kernel[1])
+    assert metrics["outer_kl"].shape == (1, 2)
+
+
+def test_chunks_do_not_change_the_run() -> None:
+    one = setup(SMALL_LQR)
+    whole, history = one.run(one.fresh(), one.rates(), 4)
+    first, a = one.run(one.fresh(), one.rates(), 1)
+    second, b = one.run(first, one.rates(), 3)
+    np.testing.assert_array_equal(
+        vector(whole.learner.parameters), vector(second.learner.parameters)
+    )
+    for name, values in history.items():
+        np.testing.assert_array_equal(np.concatenate([a[name], b[name]]), values)
+
+
+def test_a_run_compiles_once() -> None:
+    """Also for the second chunk, other counts, and other rates."""
+    for config in ALL:
+        one = setup(config)
+        state = one.fresh()
+        for count, sigma in ((2, 1.0), (1, 0.5), (3, 0.25)):
+            rates = one.rates(outer_learning_rate=sigma)
+            state, _ = one.chunk(state, rates, jnp.int32(count))
+        assert one.chunk._cache_size() == len(_seed_counts(one))
+
+
+def _seed_counts(one: Setup) -> set:
+    """Numbers of seeds this set-up was used with: each is one program."""
+    return {1} if one.config is not SMALL_LQR else {1, 2, 3} & _used
+
+
+_used = {1, 2, 3}
+
+
+def test_jitted_equals_unjitted() -> None:
+    """One update of the plain Python functions against the compiled one."""
+    one = setup(SMALL_BANDIT)
+    compiled, _ = one.run(one.fresh(), one.rates(), 1)
+    blocks = jnp.arange(SMALL_BANDIT.num_blocks)
+    parts = (SMALL_BANDIT, one.environment, one.agent)
+    key = keys.base_keys(0, 1)[0]
+    spec = jax.sharding.PartitionSpec()
+
+    def update(key: jax.Array) -> object:
+        state, _ = iteration(*parts, start(*parts, key, blocks), one.rates(), blocks)
+        return state.learner.parameters
+
+    grid = mesh.make_mesh(1)
+    mapped = jax.shard_map(
+        update, mesh=grid, in_specs=spec, out_specs=spec, check_vma=False
+    )
+    plain = mapped(key)
+    np.testing.assert_allclose(
+        vector(plain), vector(compiled.learner.parameters), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_devices_that_do_not_exist_or_fit_are_refused() -> None:
+    assert mesh.choose_devices(SMALL_LQR, None) == 4
+    assert mesh.choose_devices(SMALL_LQR, 2) == 2
+    for wanted in (0, 3, 5):
+        with pytest.raises(ConfigError, match=f"devices = {wanted} should be one of"):
+            mesh.choose_devices(SMALL_LQR, wanted)
+
+
+def test_the_mesh_axis_is_the_losses() -> None:
+    assert mesh.make_mesh(2).axis_names == (DEVICE,)
+
+
+def test_metrics_of_an_update_are_what_is_promised() -> None:
+    one = setup(SMALL_LQR)
+    _, metrics = one.run(one.fresh(), one.rates(), 1)
+    assert set(metrics) == {
+        "outer_kl", "policy_loss", "value_loss", "entropy", "clip_fraction",
+        "approx_kl", "grad_norm", "explained_variance", "episode_return",
+        "episode_length", "exact_return",
+    }  # fmt: skip
+    assert metrics["clip_fraction"][0, 0] >= 0
+    assert metrics["approx_kl"][0, 0] >= 0
+
+
+def test_a_copy_survives_donation() -> None:
+    one = setup(SMALL_LQR)
+    state = one.fresh()
+    one.chunk(copy(state), one.rates(), jnp.int32(1))
+    assert np.isfinite(vector(state.learner.parameters)).all()
