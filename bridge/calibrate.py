@@ -1,37 +1,63 @@
-"""`python -m bridge.calibrate DOMAIN`: run a calibration's cells, stage by stage.
+"""`python -m bridge.calibrate DOMAIN`: a calibration from nothing, stage by stage.
 
-`--stage training` runs the cells the laws are fitted on, `--stage held-out` those they
-are judged on, which is refused until the forecasts are on record. Interrupt it at any
-time; started again it goes on with what is missing.
+training (run the cells the laws are fitted on) → forecast (fit, and put the forecasts
+of the held-out cells on record) → held-out (run those) → score (write DOMAIN.json,
+which `bridge.predict` reads). Interrupt it at any time: started again it goes on with
+what is missing. Recorded forecasts are never overwritten.
 """
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
-from bridge import cli
+from bridge import cli, forecasts
 from bridge.campaign import run_cells
-from bridge.designs import DESIGNS
+from bridge.designs import DESIGNS, Design
 from bridge.errors import UsageError
+from theory import calibration as calibrations
+from theory import table as run_table
+from theory.fit import held_out
 
 FOLDER = Path(__file__).parent / "calibrations"
+Stage = Literal["training", "forecast", "held-out", "score"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """Run the cells of a calibration design; resumable."""
+    """Run a calibration's stages; resumable."""
 
     domain: tyro.conf.Positional[str]
     """Domain with a design: lqr."""
-    stage: Literal["training", "held-out"] = "training"
-    """Which cells to run."""
+    stage: Literal["all"] | Stage = "all"
+    """Which stage to run; "all" runs them in order."""
     folder: Path = FOLDER
-    """Where the tables DOMAIN.nc and DOMAIN-held-out.nc are kept."""
+    """Where DOMAIN.nc, DOMAIN-forecasts.json, DOMAIN-held-out.nc, DOMAIN.json go."""
     devices: int | None = None
     """Devices per run; by default one per core."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The files of one calibration."""
+
+    training: Path
+    forecasts: Path
+    held_out: Path
+    sidecar: Path
+
+
+def files(folder: Path, domain: str) -> Files:
+    """Where a domain's calibration lies."""
+    return Files(
+        training=folder / f"{domain}.nc",
+        forecasts=folder / f"{domain}-forecasts.json",
+        held_out=folder / f"{domain}-held-out.nc",
+        sidecar=folder / f"{domain}.json",
+    )
 
 
 def main(arguments: Arguments) -> int:
@@ -41,25 +67,66 @@ def main(arguments: Arguments) -> int:
             f"there is no design for {arguments.domain!r}; there are {sorted(DESIGNS)}"
         )
     design = DESIGNS[arguments.domain]()
-    from fullscale import runtime
-
-    runtime.set_up(cpu_devices=arguments.devices or runtime.cpu_devices(64, None))
-    if arguments.stage == "training":
-        run_cells(
-            arguments.folder / f"{design.domain}.nc", design.training, arguments.devices
-        )
-        return 0
-    if not (arguments.folder / f"{design.domain}-forecasts.json").exists():
-        raise UsageError(
-            f"the forecasts of {design.domain!r} are not on record yet; write them "
-            f"first with --stage forecast"
-        )
-    run_cells(
-        arguments.folder / f"{design.domain}-held-out.nc",
-        design.held_out,
-        arguments.devices,
-    )
+    place = files(arguments.folder, design.domain)
+    chosen = STAGES if arguments.stage == "all" else {arguments.stage: None}
+    for stage in chosen:
+        sys.stderr.write(f"{design.domain}: {stage}\n")
+        STAGES[stage](design, place, arguments.devices)
     return 0
+
+
+def run_training(design: Design, place: Files, devices: int | None) -> None:
+    """Train the cells that the table lacks."""
+    _start_jax(devices)
+    run_cells(place.training, design.training, devices)
+
+
+def record_forecasts(design: Design, place: Files, devices: int | None) -> None:
+    """Fit, and put the forecasts on record."""
+    del devices
+    fitted, calibration = forecasts.fit_design(design, place.training)
+    forecasts.write(
+        place.forecasts, forecasts.forecasts(design, fitted, calibration)
+    )
+
+
+def run_held_out(design: Design, place: Files, devices: int | None) -> None:
+    """Train the held-out cells, once their forecasts are on record."""
+    if not place.forecasts.exists():
+        raise UsageError(
+            f"the forecasts of {design.domain!r} are not on record yet; "
+            "run --stage forecast first"
+        )
+    _start_jax(devices)
+    run_cells(place.held_out, design.held_out, devices)
+
+
+def score(design: Design, place: Files, devices: int | None) -> None:
+    """Score the recorded forecasts and write the calibration."""
+    del devices
+    fitted, calibration = forecasts.fit_design(design, place.training)
+    forecasts.check(
+        place.forecasts, forecasts.forecasts(design, fitted, calibration)
+    )
+    result = held_out.evaluate(fitted, calibration, run_table.read(place.held_out))
+    calibrations.save(
+        dataclasses.replace(calibration, held_out=result), place.sidecar
+    )
+
+
+STAGES: dict[Stage, Callable[[Design, Files, int | None], None]] = {
+    "training": run_training,
+    "forecast": record_forecasts,
+    "held-out": run_held_out,
+    "score": score,
+}
+
+
+def _start_jax(devices: int | None) -> None:
+    from fullscale import runtime
+    from fullscale.config import MAX_BLOCKS
+
+    runtime.set_up(cpu_devices=runtime.cpu_devices(MAX_BLOCKS, devices))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ keeps its traceback.
 
 import contextlib
 import io
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -89,13 +88,8 @@ def write(text: str) -> None:
     """
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "replace").decode(encoding)
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except OSError:
-        # What is buffered would fail once more, with a traceback, at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()  # here, where a failure can still be told
 
 
 def sentence(mistake: Exception) -> str:

@@ -23,6 +23,8 @@ class Design:
     Attributes:
         domain: the environment.
         asymptote: optimal score where it is known (`theory`), else None.
+        law: family that is fitted; "saturating" where the smallest budgets hardly
+            train, so that the bias must begin at the untrained gap.
         seeds: seeds per cell.
         training: cells the laws are fitted on.
         held_out: cells the laws are judged on.
@@ -30,6 +32,7 @@ class Design:
 
     domain: str
     asymptote: float | None
+    law: str
     seeds: int
     training: tuple[RunConfig, ...]
     held_out: tuple[RunConfig, ...]
@@ -100,6 +103,7 @@ def lqr_design() -> Design:
     return Design(
         domain="lqr",
         asymptote=float(optimum),
+        law="saturating",
         seeds=seeds,
         training=training,
         held_out=held_out,

@@ -18,11 +18,11 @@ class Gaussian(NamedTuple):
 
     Attributes:
         mean: means [..., action].
-        log_std: logarithms of the standard deviations, broadcast against `mean`.
+        log_std: logarithms of the standard deviations, like `mean`.
     """
 
     mean: Float[Array, "*batch action"]
-    log_std: Float[Array, "... action"]
+    log_std: Float[Array, "*batch action"]
 
 
 class Categorical(NamedTuple):
@@ -63,8 +63,7 @@ def log_prob(
 def entropy(distribution: Distribution) -> Float[Array, "*batch"]:
     """Entropy in nats (differential for `Gaussian`)."""
     if isinstance(distribution, Gaussian):
-        log_std = jnp.broadcast_to(distribution.log_std, distribution.mean.shape)
-        return (log_std + 0.5 * (1.0 + _LOG_TAU)).sum(-1)
+        return (distribution.log_std + 0.5 * (1.0 + _LOG_TAU)).sum(-1)
     log_p = jax.nn.log_softmax(distribution.logits)
     return -(jnp.exp(log_p) * log_p).sum(-1)
 

@@ -30,7 +30,7 @@ class Torso(nn.Module):
         """Features of a batch of observations."""
         for width in self.widths:
             init = nn.initializers.orthogonal(math.sqrt(2.0))
-            x = nn.tanh(nn.Dense(width, kernel_init=init)(x))
+            x = nn.tanh(nn.Dense(width, kernel_init=init, param_dtype=x.dtype)(x))
         return x
 
 
@@ -46,10 +46,12 @@ class GaussianHead(nn.Module):
         start = math.log(self.initial_std)
         shape = mean.shape[-1:]
         if self.learn_std:
-            log_std = self.param("log_std", nn.initializers.constant(start), shape)
+            init = nn.initializers.constant(start, mean.dtype)
+            log_std = self.param("log_std", init, shape)
         else:
             log_std = jnp.full(shape, start, mean.dtype)
-        return Gaussian(mean=mean, log_std=jnp.asarray(log_std, mean.dtype))
+        log_std = jnp.broadcast_to(jnp.asarray(log_std, mean.dtype), mean.shape)
+        return Gaussian(mean=mean, log_std=log_std)
 
 
 class Policy(nn.Module):
@@ -65,12 +67,13 @@ class Policy(nn.Module):
     def __call__(self, x: Float[Array, "*batch obs"]) -> Distribution:
         """Action distribution of a batch of observations."""
         if self.widths is None:
-            zeros = nn.initializers.zeros
-            out = nn.Dense(self.action_size, use_bias=False, kernel_init=zeros)(x)
+            init, bias = nn.initializers.zeros, False
         else:
-            init = nn.initializers.orthogonal(0.01)
-            features = Torso(self.widths)(x)
-            out = nn.Dense(self.action_size, kernel_init=init)(features)
+            init, bias = nn.initializers.orthogonal(0.01), True
+            x = Torso(self.widths)(x)
+        out = nn.Dense(
+            self.action_size, use_bias=bias, kernel_init=init, param_dtype=x.dtype
+        )(x)
         if not self.continuous:
             return Categorical(logits=out)
         return GaussianHead(self.initial_std, self.learn_std)(out)
@@ -85,10 +88,10 @@ class Critic(nn.Module):
     def __call__(self, x: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
         """Values of a batch of observations, in units of return."""
         if self.widths is None:
-            zeros = nn.initializers.zeros
-            return nn.Dense(1, kernel_init=zeros)(_quadratic_features(x))[..., 0]
-        init = nn.initializers.orthogonal(1.0)
-        return nn.Dense(1, kernel_init=init)(Torso(self.widths)(x))[..., 0]
+            init, x = nn.initializers.zeros, _quadratic_features(x)
+        else:
+            init, x = nn.initializers.orthogonal(1.0), Torso(self.widths)(x)
+        return nn.Dense(1, kernel_init=init, param_dtype=x.dtype)(x)[..., 0]
 
 
 @dataclasses.dataclass(frozen=True)

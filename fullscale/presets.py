@@ -62,6 +62,20 @@ def check_trainable(environment: str) -> None:
         )
 
 
+def check_runnable(config: RunConfig) -> None:
+    """Refuse a configuration that this version of the trainer cannot run.
+
+    Raises:
+        ConfigError: with the value and what would run.
+    """
+    check_trainable(config.environment)
+    if not config.is_plain_ppo:
+        raise ConfigError(
+            f'com = {config.com!r} cannot be trained yet, because PPO-EWMA is not part '
+            'of this version; "reset" is plain PPO'
+        )
+
+
 def preset(environment: str, budget: int, **changes: object) -> RunConfig:
     """The starting configuration of an environment, with some keys changed.
 

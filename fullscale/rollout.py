@@ -91,8 +91,6 @@ def _step(
         jax.vmap(lambda k: jax.random.split(k, 3))(block_keys), 1, 0
     )
     policy = agent.policy(parameters["policy"], worlds.observation)
-    lead = worlds.episode_return.shape
-    policy = jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, x.shape[-1])), policy)
     action = jax.vmap(distributions.sample)(act_keys, policy)
     out = jax.vmap(environment.step)(step_keys, worlds.state, action)
     collected = _Collected(

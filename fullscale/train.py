@@ -10,7 +10,7 @@ import tyro
 
 from fullscale import config as config_module
 from fullscale.config import ConfigError, RunConfig
-from fullscale.presets import check_trainable
+from fullscale.presets import check_runnable
 from fullscale.progress import progress
 from fullscale.storage import StorageError
 
@@ -33,7 +33,7 @@ def main(arguments: Arguments) -> int:
     """Train; returns the exit status (0 done, 2 bad input, 3 diverged)."""
     try:
         run = config_module.load(arguments.config)
-        check_trainable(run.environment)
+        check_runnable(run)
         return _train(arguments, run)
     except (ConfigError, StorageError) as error:
         return _fail(str(error), 2)

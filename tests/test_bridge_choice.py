@@ -12,7 +12,9 @@ from bridge import recipe
 from bridge.choice import ChoiceError, choose
 from bridge.draws import member, quantile
 from bridge.errors import UsageError
+from bridge.evidence import from_calibration
 from fullscale import presets
+from tests.support.runs import lqr_calibration
 
 
 @settings(max_examples=25)
@@ -94,3 +96,15 @@ def test_the_budget_named_as_enough_is_the_least(environment: str) -> None:
     assert len(recipe.candidates(environment, least, 1)) == 1
     with pytest.raises(UsageError):
         recipe.candidates(environment, least - 1, 1)
+
+
+def test_a_forecast_is_of_what_the_run_uses() -> None:
+    """Whole updates: the largest candidates leave up to 1/17 of the budget."""
+    calibration = lqr_calibration()
+    (*_, last) = configs = recipe.candidates("lqr", 17 * 2**20 - 1, 5)
+    assert last.transitions < 0.98 * last.budget
+    knobs = {"num_envs": np.array([float(last.num_envs)])}
+    used = calibration.forecast(float(last.transitions), knobs, 5).expected.gap
+    np.testing.assert_array_equal(
+        from_calibration(calibration, configs).gap[:, -1], used[:, 0]
+    )

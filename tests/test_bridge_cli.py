@@ -125,15 +125,34 @@ def test_the_other_commands_refuse_nonsense(arguments: list[str]) -> None:
         assert_refused(call(main, *arguments))
 
 
-def test_an_ascii_terminal_gets_an_answer() -> None:
-    command = [sys.executable, "-m", "bridge.predict", "--budget", "1e12"]
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, cwd=ROOT, env=ascii_only, capture_output=True)
-    assert done.returncode == 0
-    assert done.stdout.startswith(b"Use 524,288 parallel")
-    done = subprocess.run(command[:3], cwd=ROOT, env=ascii_only, capture_output=True)
-    assert done.returncode == 2
-    assert b"--budget" in done.stderr
+def test_an_ascii_terminal_gets_the_same() -> None:
+    command = [sys.executable, "-m", "bridge.predict"]
+    errors = []
+    for encoding in ("ascii", "utf-8"):
+        env = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(
+            [*command, "--budget", "1e12"], cwd=ROOT, env=env, capture_output=True
+        )
+        assert done.returncode == 0
+        assert done.stdout.startswith(b"Use 524,288 parallel")
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True)
+        assert done.returncode == 2
+        errors.append(done.stderr)
+    assert errors[0] == errors[1]
+    assert errors[0].startswith(b"error: missing argument --budget B")
+
+
+def test_a_reader_that_left() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge.predict", "--budget", "1e12"],
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @COMMANDS

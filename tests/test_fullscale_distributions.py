@@ -83,7 +83,7 @@ def test_categorical_kl_is_the_expected_log_ratio(
 
 
 def test_samples_have_the_stated_moments() -> None:
-    policy = Gaussian(jnp.full((20_000, 1), 0.7), jnp.log(jnp.asarray([[0.5]])))
+    policy = Gaussian(jnp.full((20_000, 1), 0.7), jnp.full((20_000, 1), np.log(0.5)))
     draws = np.asarray(sample(jax.random.key(0), policy))[:, 0]
     assert_mean(draws, 0.7, effect=0.05)
     assert_mean((draws - 0.7) ** 2, 0.25, effect=0.03)
@@ -92,7 +92,7 @@ def test_samples_have_the_stated_moments() -> None:
 
 
 def test_wrong_moments_are_noticed() -> None:
-    policy = Gaussian(jnp.full((20_000, 1), 0.8), jnp.log(jnp.asarray([[0.5]])))
+    policy = Gaussian(jnp.full((20_000, 1), 0.8), jnp.full((20_000, 1), np.log(0.5)))
     draws = np.asarray(sample(jax.random.key(0), policy))[:, 0]
     with pytest.raises(AssertionError):
         assert_mean(draws, 0.7, effect=0.05)

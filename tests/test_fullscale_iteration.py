@@ -165,23 +165,15 @@ def test_chunks_do_not_change_the_run() -> None:
         np.testing.assert_array_equal(np.concatenate([a[name], b[name]]), values)
 
 
-def test_a_run_compiles_once() -> None:
+@pytest.mark.parametrize("config", ALL, ids=names)
+def test_a_run_compiles_once(config: RunConfig) -> None:
     """Also for the second chunk, other counts, and other rates."""
-    for config in ALL:
-        one = setup(config)
-        state = one.fresh()
-        for count, sigma in ((2, 1.0), (1, 0.5), (3, 0.25)):
-            rates = one.rates(outer_learning_rate=sigma)
-            state, _ = one.chunk(state, rates, jnp.int32(count))
-        assert one.chunk._cache_size() == len(_seed_counts(one))
-
-
-def _seed_counts(one: Setup) -> set:
-    """Numbers of seeds this set-up was used with: each is one program."""
-    return {1} if one.config is not SMALL_LQR else {1, 2, 3} & _used
-
-
-_used = {1, 2, 3}
+    one = setup.__wrapped__(config, capacity=5)
+    state = one.fresh()
+    for count, sigma in ((2, 1.0), (1, 0.5), (3, 0.25)):
+        rates = one.rates(outer_learning_rate=sigma, clip_epsilon=sigma)
+        state, _ = one.chunk(state, rates, jnp.int32(count))
+    assert one.chunk._cache_size() == 1
 
 
 def test_jitted_equals_unjitted() -> None:

@@ -206,6 +206,8 @@ def test_leading_axes_are_kept() -> None:
         assert found.shape == shape
         assert np.allclose(found[1, 2], function(values[1, 2]))
     assert bandit.kl(values, values[0, 0]).shape == (3, 4)
+    far_apart = np.array([np.zeros(10), np.full(10, 1e5)])  # neither may underflow
+    assert bandit.entropy(far_apart).tolist() == pytest.approx([np.log(10)] * 2)
 
 
 @pytest.mark.parametrize(

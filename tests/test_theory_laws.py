@@ -266,6 +266,7 @@ def test_missing_terms() -> None:
     assert [law.best_gap(1e3) for law in (no_bias, no_noise, flat)] == [0, 0, 0]
     regrets = [law.regret(1e3, 9.0) for law in (no_bias, no_noise, flat)]
     assert regrets == [math.inf, math.inf, 0]
+    assert laws.JointLaw(0, 0, 2, 1e6).gap(1e3, 1e8) == 2e-4  # not 0·inf
 
 
 def test_arrays_broadcast() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from theory import sidecar
+from theory import sidecar, synthetic
 from theory.ddr_map import DdrMap, KnobValues, Values
 from theory.forecast import LAW_PARAMETERS, Forecast, Model, Parameters, Quantities
 from theory.saturating import SaturatingLaw
@@ -105,25 +105,51 @@ class Calibration:
     ) -> Float[np.ndarray, "draw"]:
         """Exponent d log knob* / d log B of a knob's best value, other knobs fixed.
 
-        The law's best DDR grows as B^p, p as in `ddr_exponent`; the knob follows at p
-        over the slope of log D∞ in log knob. Exact where the law is of the limit DDR.
+        For a law without a pace it is p over the slope of log D∞ in log knob, where the
+        law's best DDR grows as B^p (see `ddr_exponent`).
 
         Args:
             knob: a varied knob.
-            at: knobs at which to take that slope; the centres by default.
-            budget: where to take p, which varies for a saturating law only; the largest
-                training budget by default.
+            at: the other knobs; the centres by default.
+            budget: where to take the exponent; the largest training budget by default.
+
+        Returns:
+            Per draw; NaN where the best value is beyond any search.
 
         Raises:
             CalibrationError: the map does not use this knob.
         """
-        ddr_map = self.model.ddr_map
-        if knob not in ddr_map.knobs:
+        middle = float(self.budgets[-1] if budget is None else budget)
+        low, high = (
+            self.best_value(knob, middle * math.exp(step), at=at)
+            for step in (-0.5, 0.5)
+        )
+        return np.log(high) - np.log(low)
+
+    def best_value(
+        self, knob: str, budget: Real, *, at: KnobValues | None = None
+    ) -> Float[np.ndarray, "draw"]:
+        """The value of a knob with the least expected gap, other knobs fixed.
+
+        Args:
+            knob: a varied knob.
+            budget: transitions.
+            at: the other knobs; the centres by default.
+
+        Returns:
+            Per draw, to 10⁻³; NaN where it is beyond e^±20 times the knob's centre.
+
+        Raises:
+            CalibrationError: the map does not use this knob.
+        """
+        centres = self.model.ddr_map.centres
+        if knob not in centres:
             raise CalibrationError(f"{self.name!r} has no fitted knob {knob!r}")
-        where = {**ddr_map.centres, **(at or {})}
-        slope = ddr_map.slope(self.draws.ddr_map, knob, where)[:, 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self.ddr_exponent(budget) / slope
+        step = 0.02
+        offsets = np.arange(-20, 20 + step, step)
+        knobs = {**centres, **(at or {}), knob: centres[knob] * np.exp(offsets)}
+        gap = self.model.expected(self.draws, budget, knobs).gap
+        return centres[knob] * np.exp(_minimum(offsets, gap))
 
     def ddr_exponent(self, budget: Real | None = None) -> Float[np.ndarray, "draw"]:
         """Exponent p in best DDR ∝ B^p, per draw.
@@ -202,38 +228,22 @@ class Calibration:
             num_draws: rows of `draws`.
             fixed: fixed knobs and their values.
         """
-        levels = (np.arange(num_draws) + 0.5) / num_draws
-        spread = np.sqrt(12) * (levels - 0.5) * exponent_sd
-        b = budget_exponent * np.concatenate([[1.0], np.maximum(1 + spread, 0.0)])
-        d, gamma = ddr_exponent, noise_exponent
-        noise = best_gap / (1 + gamma / d)
-        bias = noise * gamma / d * at_budget**b * ddr**-d
-        ones = np.ones_like(b)
-        law = np.stack(
-            [0 * ones, bias, noise * ddr**gamma * ones, b, d * ones, gamma * ones],
-            axis=-1,
+        model, parameters = synthetic.from_exponents(
+            exponents=(budget_exponent, ddr_exponent, noise_exponent),
+            num_envs_exponent=num_envs_exponent,
+            optimum=(at_budget, best_num_envs, ddr, best_gap),
+            asymptote=asymptote,
+            sds=(config_sd, seed_sd, exponent_sd),
+            num_draws=num_draws,
         )
-        everything = Parameters(
-            ddr_map=np.stack([np.log(ddr) * ones, num_envs_exponent * ones], axis=-1),
-            law=law,
-            asymptote=asymptote * ones,
-            config_sd=config_sd * ones,
-            seed_sd=seed_sd * ones,
-            ddr_sd=config_sd * ones,
-        )
-        ddr_map = DdrMap(
-            terms=("num_envs",), transient_terms=None,
-            centres={"num_envs": float(best_num_envs)},
-        )  # fmt: skip
         return cls(
             name="synthetic",
             domain="synthetic",
             created="1970-01-01T00:00:00+00:00",
             ddr_column="ddr",
-            model=Model(ddr_map=ddr_map, family="free", law_ddr="limit",
-                        asymptote="known"),
-            point=rows(everything, slice(0, 1)),
-            draws=rows(everything, slice(1, None)),
+            model=model,
+            point=rows(parameters, slice(0, 1)),
+            draws=rows(parameters, slice(1, None)),
             fixed=dict(fixed or {}),
             varied={"num_envs": tuple(best_num_envs * 4.0**k for k in range(-2, 3))},
             budgets=tuple(round(at_budget * 4.0**k) for k in range(-1, 2)),
@@ -283,6 +293,17 @@ def _payload(calibration: Calibration) -> dict[str, object]:
     return json.loads(json.dumps(values))
 
 
+def _minimum(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Place of the least value per row of a grid, by a parabola; NaN at the ends."""
+    best = np.clip(np.argmin(values, axis=-1), 1, len(x) - 2)
+    row = np.arange(len(values))
+    left, middle, right = (values[row, best + step] for step in (-1, 0, 1))
+    bend = left - 2 * middle + right
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = x[best] + (x[1] - x[0]) * (left - right) / (2 * bend)
+    return np.where((middle <= left) & (middle <= right) & (bend > 0), place, np.nan)
+
+
 def _positive(value: Values) -> bool:
     values = np.asarray(value, dtype=float)
     return bool(np.all(np.isfinite(values) & (values > 0)))
@@ -300,7 +321,9 @@ def _from_payload(payload: Mapping[str, typing.Any]) -> Calibration:
         transient_terms=_optional_tuple(form["ddr_map"]["transient_terms"]),
         centres=dict(form["ddr_map"]["centres"]),
     )
-    model = Model(**{**form, "ddr_map": ddr_map})
+    model = Model(
+        **{**form, "ddr_map": ddr_map, "pace_terms": tuple(form["pace_terms"])}
+    )
     fixed = {k: math.inf if v == "inf" else v for k, v in payload["fixed"].items()}
     return Calibration(
         **{
@@ -330,7 +353,11 @@ def _parameters(values: Mapping[str, list], model: Model) -> Parameters:
     rows_ = {len(array) for array in arrays.values()}
     if rows_ == {0} or len(rows_) != 1:
         raise ValueError("it holds no draws, or parameters with different numbers")
-    widths = (len(model.ddr_map.coefficient_names), len(LAW_PARAMETERS[model.family]))
-    if (arrays["ddr_map"].shape[1], arrays["law"].shape[1]) != widths:
+    widths = {
+        "ddr_map": len(model.ddr_map.coefficient_names),
+        "law": len(LAW_PARAMETERS[model.family]),
+        "pace": len(model.pace_terms),
+    }
+    if any(arrays[name].shape[1:] != (width,) for name, width in widths.items()):
         raise ValueError("its parameters do not fit its model")
     return Parameters(**arrays)

@@ -3,7 +3,12 @@
 A `Model` is the form (which DDR map, which law); `Parameters` are its numbers, one row
 per draw. A forecast is a function of knobs only: no measured DDR enters.
 
-    knobs, B ──map──▶ D ──law──▶ gap;   score = asymptote − gap
+    knobs, B ──map──▶ D;   B·pace(knobs), D ──law──▶ gap;   score = asymptote − gap
+
+Theory says that one number, the outer step per sample, sets both how fast a run learns
+and where it stops, so that D alone stands for the knobs. Where a trainer clips, a run
+may learn more slowly than its plateau tells; `pace_terms` let the budget count for
+more or less, log pace = Σ c_j x_j. No terms, or c = 0, is the theory.
 
 *Expected* arrays carry the uncertainty of the parameters alone. *Predictive* ones add
 what a run that is really made will add: the deviation of one configuration from the law
@@ -53,6 +58,7 @@ class Parameters:
 
     Attributes:
         ddr_map: coefficients of the map, in the map's order.
+        pace: exponents c, in the order of the model's `pace_terms`.
         law: the law's parameters, in the order of `LAW_PARAMETERS[family]`.
         asymptote: score at infinite budget and DDR, in score units.
         config_sd: sd of a configuration around the law: of log gap where the optimum is
@@ -63,6 +69,7 @@ class Parameters:
     """
 
     ddr_map: Float[np.ndarray, "draw k"]
+    pace: Float[np.ndarray, "draw r"]
     law: Float[np.ndarray, "draw p"]
     asymptote: Float[np.ndarray, "draw"]
     config_sd: Float[np.ndarray, "draw"]
@@ -102,12 +109,14 @@ class Model:
         law_ddr: which DDR the law is of: "limit", the map's noise-only D∞, or "run",
             the DDR of the whole run at its budget.
         asymptote: "known" (the optimum) or "free" (fitted).
+        pace_terms: terms of log pace, as those of the map.
     """
 
     ddr_map: DdrMap
     family: str
     law_ddr: str
     asymptote: str
+    pace_terms: tuple[str, ...] = ()
 
     def law(self, parameters: Parameters) -> Law:
         """The law with one row of parameters per draw, shaped [draw, 1]."""
@@ -127,8 +136,8 @@ class Model:
             MapError: a knob is missing, not positive or not finite.
         """
         ddr = np.exp(self.ddr_map.log_ddr(parameters.ddr_map, budget, knobs))
-        used = self._law_ddr(parameters, budget, knobs)
-        gap = np.broadcast_to(self.law(parameters).gap(budget, used), ddr.shape)
+        paced, used = self.law_arguments(parameters, budget, knobs)
+        gap = np.broadcast_to(self.law(parameters).gap(paced, used), ddr.shape)
         return Quantities(ddr=ddr, gap=gap, score=parameters.asymptote[:, None] - gap)
 
     def seed_variance(
@@ -142,7 +151,7 @@ class Model:
             MapError: a knob is missing, not positive or not finite.
         """
         variance = parameters.seed_sd[:, None] ** 2
-        used = self._law_ddr(parameters, budget, knobs)
+        paced, used = self.law_arguments(parameters, budget, knobs)
         if self.asymptote == FREE:
             return np.broadcast_to(variance, used.shape)
         law = self.law(parameters)
@@ -150,16 +159,24 @@ class Model:
         plateau = dataclasses.replace(law, floor=zero, bias=zero)
         gap, floor, noise = (
             np.asarray(part, dtype=float)
-            for part in (law.gap(budget, used), law.floor, plateau.gap(budget, used))
+            for part in (law.gap(paced, used), law.floor, plateau.gap(paced, used))
         )
         return variance * seed_share(gap, floor, noise)
 
-    def _law_ddr(
+    def law_arguments(
         self, parameters: Parameters, budget: Values, knobs: KnobValues
-    ) -> Float[np.ndarray, "draw cell"]:
+    ) -> tuple[Float[np.ndarray, "draw cell"], Float[np.ndarray, "draw cell"]]:
+        """Paced budget and DDR, as the law takes them. Raises MapError."""
         if self.law_ddr == LIMIT:
-            return np.exp(self.ddr_map.log_limit(parameters.ddr_map, knobs))
-        return np.exp(self.ddr_map.log_ddr(parameters.ddr_map, budget, knobs))
+            log_ddr = self.ddr_map.log_limit(parameters.ddr_map, knobs)
+        else:
+            log_ddr = self.ddr_map.log_ddr(parameters.ddr_map, budget, knobs)
+        log_pace = parameters.pace @ self.pace_columns(knobs).T
+        return np.exp(np.log(budget) + log_pace), np.exp(log_ddr)
+
+    def pace_columns(self, knobs: KnobValues) -> Float[np.ndarray, "cell r"]:
+        """Columns of log pace, one per term. Raises MapError."""
+        return self.ddr_map.design(self.pace_terms, knobs)[:, 1:]
 
     def forecast(
         self,

@@ -8,7 +8,7 @@ import importlib
 
 from fullscale.config import RunConfig
 from fullscale.environments.protocol import Environment
-from fullscale.presets import check_trainable
+from fullscale.presets import check_runnable
 
 MODULES = {
     "bandit": "fullscale.environments.bandit",
@@ -23,5 +23,5 @@ def make_environment(config: RunConfig) -> Environment:
     Raises:
         ConfigError: the name is unknown, or the environment cannot be trained yet.
     """
-    check_trainable(config.environment)
+    check_runnable(config)
     return importlib.import_module(MODULES[config.environment]).make(config)

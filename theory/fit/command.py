@@ -31,6 +31,8 @@ class Arguments:
             begins at the untrained gap; "free", all exponents free.
         ddr: the DDR that the map is fitted to.
         law_ddr: the DDR that the law is of: the noise-only limit, or the whole run's.
+        pace: "theory": a run learns as fast as its DDR says; "fitted": faster or slower
+            depending on knobs, where that forecasts left-out configurations better.
         knobs: knobs of the map; all that vary by default.
         hold_out: rows to leave out and forecast, as COLUMN=VALUE; a row that meets any
             is held out.
@@ -46,6 +48,7 @@ class Arguments:
     law: Literal["joint", "saturating", "free"] = "joint"
     ddr: Literal["ddr", "ddr_noise"] = "ddr"
     law_ddr: Literal["limit", "run"] = "limit"
+    pace: Literal["theory", "fitted"] = "theory"
     knobs: tuple[str, ...] = ()
     hold_out: tuple[str, ...] = ()
     held_out: Path | None = None
@@ -141,6 +144,7 @@ def _options(arguments: Arguments) -> Options:
         family=arguments.law,
         ddr_column=arguments.ddr,
         law_ddr=arguments.law_ddr,
+        pace=arguments.pace,
         knobs=arguments.knobs or None,
         draws=arguments.draws,
         seed=arguments.seed,

@@ -102,6 +102,8 @@ def estimates(
         if result[name].value == 0:
             low, high = result[name].low, result[name].high
             result[name] = Estimate(0.0, low, high, Status.AT_BOUND)
+    for i, term in enumerate(model.pace_terms):
+        result[f"pace/{term}"] = _percentiles(point.pace[0, i], draws.pace[:, i])
     if "source" in result:
         result["source"] = _source(result["source"], source_profile)
     if model.asymptote == FREE:

@@ -1,25 +1,30 @@
 """Stage 2: the search over exponents, around the projection of the levels.
 
-The joint law has one exponent, the source s: a grid over log s, then a golden section
-in the bracket of the best grid point. The free law has three: Levenberg–Marquardt on
-deviance residuals, from several starts. Both work on all bootstrap draws side by side.
+The joint law without a pace has one exponent, the source s: a grid over log s, then a
+golden section in the bracket of the best grid point. With more to search:
+Levenberg–Marquardt on deviance residuals, from several starts. Both work on all
+bootstrap draws side by side.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from theory.fit import levenberg, projection
-from theory.fit.projection import Problem, Solution
+from theory.fit.projection import SEARCHED, Problem, Solution
 
 SOURCE_RANGE = {"joint": (0.1, 12.0), "saturating": (0.1, 50.0)}
 FREE_RANGE = ((0.02, 0.02, 0.05), (12.0, 8.0, 3.0))
-FREE_STARTS = ((1.0, 0.5, 0.5), (3.0, 1.5, 0.5), (0.3, 0.15, 0.5), (6.0, 3.0, 0.4))
+STARTS: Mapping[str, tuple[tuple[float, ...], ...]] = {
+    "joint": ((0.5,), (2.0,), (6.0,)),
+    "free": ((1.0, 0.5, 0.5), (3.0, 1.5, 0.5), (0.3, 0.15, 0.5), (6.0, 3.0, 0.4)),
+    "saturating": ((1.0, 1.0), (1.0, 10.0), (10.0, 1.0), (10.0, 10.0), (100.0, 3.0)),
+}
 # The rate is searched in units of 1/z at the geometric mean of the cells' z.
 RATE_RANGE = (1e-3, 1e4)
-SATURATING_STARTS = ((1.0, 1.0), (1.0, 10.0), (10.0, 1.0), (10.0, 10.0), (100.0, 3.0))
+PACE_RANGE = (-5.0, 5.0)
 CHUNK = 250  # rows solved together: few enough for the processor's cache
 GOLDEN = (np.sqrt(5) - 1) / 2
 
@@ -29,7 +34,7 @@ class LawFit:
     """Fitted exponents and levels, one row per row of weights.
 
     Attributes:
-        theta: logarithms of the searched parameters.
+        theta: what was searched, in the order of `projection.log_columns`.
         solution: the levels.
         converged: per row.
     """
@@ -52,8 +57,12 @@ class LawFit:
             np.exp(self.solution.log_bias),
             np.exp(self.solution.log_noise),
         ]
-        columns = [*levels, *np.exp(self.theta).T]
-        return np.stack(columns, axis=-1)
+        searched = self.theta[:, : len(SEARCHED[family])]
+        return np.stack([*levels, *np.exp(searched).T], axis=-1)
+
+    def pace(self, family: str) -> Float[np.ndarray, "draw r"]:
+        """Exponents of the pace."""
+        return self.theta[:, len(SEARCHED[family]) :]
 
 
 def fit_law(problem: Problem, start: Float[np.ndarray, "q"] | None = None) -> LawFit:
@@ -61,14 +70,13 @@ def fit_law(problem: Problem, start: Float[np.ndarray, "q"] | None = None) -> La
 
     Args:
         problem: cells, weights, family and noise model.
-        start: where to start (logarithms of the searched parameters); several places
-            by default, a grid for the joint law.
+        start: where to start; several places by default.
     """
     theta, converged = [], []
     for first in range(0, len(problem.weights), CHUNK):
         rows = np.arange(first, min(first + CHUNK, len(problem.weights)))
         part = problem.rows(rows)
-        if problem.family == "joint":
+        if problem.family == "joint" and problem.pace.shape[1] == 0:
             found = _search_source(part)
         else:
             found = _search(part, start, *search_range(part))
@@ -88,14 +96,17 @@ def source_grid(family: str, points: int) -> Float[np.ndarray, "grid"]:
 
 
 def search_range(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest logarithms of the searched parameters."""
+    """Least and greatest values of what is searched."""
     if problem.family == "free":
-        return np.log(FREE_RANGE[0]), np.log(FREE_RANGE[1])
-    low, high = np.log(SOURCE_RANGE[problem.family])
-    if problem.family == "joint":
-        return np.array([low]), np.array([high])
-    rate_low, rate_high = np.log(RATE_RANGE) + _log_rate_unit(problem)
-    return np.array([rate_low, low]), np.array([rate_high, high])
+        law = np.log(FREE_RANGE)
+    else:
+        law = np.log(SOURCE_RANGE[problem.family])[:, None]
+    if problem.family == "saturating":
+        rate = np.log(RATE_RANGE) + _log_rate_unit(problem)
+        law = np.concatenate([rate[:, None], law], axis=-1)
+    pace = np.repeat(np.array(PACE_RANGE)[:, None], problem.pace.shape[1], axis=-1)
+    lower, upper = np.concatenate([law, pace], axis=-1)
+    return lower, upper
 
 
 def profile_deviance(
@@ -109,11 +120,9 @@ def profile_deviance(
         source: values of s.
     """
     repeated = problem.rows(np.zeros(len(source), dtype=int))
-    if problem.family == "joint":
-        return projection.solve(repeated, np.log(source)[:, None]).deviance
-    lower, upper = search_range(problem)
-    lower, upper = (np.tile(bound, (len(source), 1)) for bound in (lower, upper))
-    lower[:, 1] = upper[:, 1] = np.log(source)
+    lower, upper = (np.tile(bound, (len(source), 1)) for bound in search_range(problem))
+    index = SEARCHED[problem.family].index("source")
+    lower[:, index] = upper[:, index] = np.log(source)
     theta, _ = _search(repeated, fitted.theta[0], lower, upper)
     return projection.solve(repeated, theta).deviance
 
@@ -194,10 +203,11 @@ def _search(
 
 
 def _starts(problem: Problem) -> list[np.ndarray]:
-    if problem.family == "free":
-        return [np.log(s) for s in FREE_STARTS]
-    unit = np.array([_log_rate_unit(problem), 0.0])
-    return [np.log(s) + unit for s in SATURATING_STARTS]
+    """Places of the law's own parameters to start from, all at pace 0."""
+    unit = np.zeros(len(SEARCHED[problem.family]))
+    unit[0] = _log_rate_unit(problem) if problem.family == "saturating" else 0.0
+    pace = np.zeros(problem.pace.shape[1])
+    return [np.append(np.log(s) + unit, pace) for s in STARTS[problem.family]]
 
 
 def _log_rate_unit(problem: Problem) -> float:

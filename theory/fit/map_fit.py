@@ -61,9 +61,13 @@ def fit_map(cells: Cells) -> MapFit:
     transients: list[tuple[str, ...]] = [(), form.terms]
     for terms in transients:
         best = _better(best, dataclasses.replace(form, transient_terms=terms), cells)
-    for term in _curved(cells):
-        terms = (*best[1].terms, term)
-        best = _better(best, dataclasses.replace(best[1], terms=terms), cells)
+    while True:
+        chosen, last = best[1], best
+        for term in set(curved_terms(cells)) - set(chosen.terms):
+            terms = (*chosen.terms, term)
+            best = _better(best, dataclasses.replace(chosen, terms=terms), cells)
+        if best is last:
+            break
     error, form = best
     fitted = refit(form, cells, np.ones((1, len(cells))))
     return dataclasses.replace(fitted, left_out_error=error)
@@ -128,7 +132,7 @@ def left_out_error(form: DdrMap, cells: Cells) -> float:
     return float(np.sqrt(np.mean(fitted.residuals[weights == 0] ** 2)))
 
 
-def _curved(cells: Cells) -> list[str]:
+def curved_terms(cells: Cells) -> list[str]:
     """Products and squares that the levels allow."""
     products = [PRODUCT.join(pair) for pair in itertools.combinations(cells.knobs, 2)]
     levels = {knob: len(np.unique(values)) for knob, values in cells.knobs.items()}

@@ -10,6 +10,7 @@ from theory.cells import Cells
 from theory.forecast import LIMIT
 
 PREDICTED, MEASURED = "predicted", "measured"
+THEORY, FITTED = "theory", "fitted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class Options:
         law_ddr: "limit": the law is of the map's noise-only DDR; "run": of the DDR of
             the whole run.
         regressor: "predicted" by the map, or "measured", for comparison only.
+        pace: "theory": a run learns as fast as its DDR says; "fitted": terms of the
+            pace are added where they earn it, see `theory.fit.pace`.
         knobs: knobs of the map; all varied ones if None.
         draws: bootstrap draws.
         seed: of the bootstrap's random numbers.
@@ -33,6 +36,7 @@ class Options:
     ddr_column: str = "ddr"
     law_ddr: str = LIMIT
     regressor: str = PREDICTED
+    pace: str = THEORY
     knobs: Sequence[str] | None = None
     draws: int = 400
     seed: int = 0

@@ -41,6 +41,7 @@ class Problem:
         log_budget: log B, B in transitions.
         log_ddr: log D per row, D in transitions per nat.
         weights: weight of each cell in each row, zero for absent ones.
+        pace: columns of the pace, see `theory.forecast`; no columns for none.
         noise_model: "gamma" or "gaussian".
         family: "joint", "free" or "saturating".
     """
@@ -49,6 +50,7 @@ class Problem:
     log_budget: Float[np.ndarray, "cell"]
     log_ddr: Float[np.ndarray, "draw cell"]
     weights: Float[np.ndarray, "draw cell"]
+    pace: Float[np.ndarray, "cell r"]
     noise_model: str
     family: str
 
@@ -59,6 +61,7 @@ class Problem:
             log_budget=self.log_budget,
             log_ddr=self.log_ddr[chosen],
             weights=self.weights[chosen],
+            pace=self.pace,
             noise_model=self.noise_model,
             family=self.family,
         )
@@ -94,14 +97,16 @@ def log_columns(
 
     Args:
         problem: cells.
-        theta: logarithms of the searched parameters, in the order of `SEARCHED`.
+        theta: logarithms of the searched parameters, in the order of `SEARCHED`, then
+            the exponents of the pace.
     """
-    values = np.exp(theta).T[..., None]
+    count = len(SEARCHED[problem.family])
+    values = np.exp(theta[:, :count]).T[..., None]
+    log_budget = problem.log_budget + theta[:, count:] @ problem.pace.T
     if problem.family == "free":
         b, d, gamma = values
-        bias = d * problem.log_ddr - b * problem.log_budget
-        return bias, -gamma * problem.log_ddr
-    log_z = problem.log_budget - problem.log_ddr / 2
+        return d * problem.log_ddr - b * log_budget, -gamma * problem.log_ddr
+    log_z = log_budget - problem.log_ddr / 2
     noise = -problem.log_ddr / 2
     if problem.family == "joint":
         return -values[0] * log_z, noise
@@ -118,7 +123,7 @@ def solve(
 
     Args:
         problem: cells and weights.
-        theta: logarithms of the searched parameters, in the order of `SEARCHED`.
+        theta: what is searched, in the order of `log_columns`.
         start: means to start the iteration from; the targets by default.
     """
     log_bias, log_noise = log_columns(problem, theta)
@@ -138,10 +143,9 @@ def solve(
             columns, problem.target, problem.weights, free_level=True
         )
         mean = (levels[:, None] @ columns)[:, 0]
-        residuals = np.sqrt(problem.weights) * (problem.target - mean)
     else:
         levels, mean = _gamma(columns, problem, start)
-        residuals = np.sqrt(problem.weights) * gamma_residuals(problem.target, mean)
+    weighted = np.sqrt(problem.weights) * residuals(problem, mean)
     with np.errstate(divide="ignore"):
         return Solution(
             level=levels[:, 0],
@@ -149,14 +153,21 @@ def solve(
             log_noise=np.log(levels[:, 2]) - noise_scale[:, 0],
             mean=mean,
             noise=np.abs(levels[:, 2:] * columns[:, 2]),
-            residuals=residuals,
-            deviance=np.sum(residuals**2, axis=-1),
+            residuals=weighted,
+            deviance=np.sum(weighted**2, axis=-1),
         )
 
 
-def gamma_residuals(target: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Signed roots of the Gamma deviance 2·[y/m − 1 − log(y/m)], near (y − m)/m."""
-    ratio = target / mean
+def residuals(
+    problem: Problem, mean: Float[np.ndarray, "draw cell"]
+) -> Float[np.ndarray, "draw cell"]:
+    """Signed roots of each cell's deviance, without weights.
+
+    Gaussian: y − m. Gamma: of 2·[y/m − 1 − log(y/m)], near (y − m)/m.
+    """
+    if problem.noise_model == GAUSSIAN:
+        return problem.target - mean
+    ratio = problem.target / mean
     deviance = 2 * np.maximum(ratio - 1 - np.log(ratio), 0.0)
     return np.sign(ratio - 1) * np.sqrt(deviance)
 

@@ -10,6 +10,7 @@ resampling with replacement would. Their variance is raised by C/(C − k) for t
 coefficients that C configurations have to pay for.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,10 +20,10 @@ from jaxtyping import Float
 from theory import cells as cells_module
 from theory.calibration import rows
 from theory.cells import MIN_BUDGETS, Cells
-from theory.fit import identification, law_fit, map_fit, projection
+from theory.fit import identification, law_fit, map_fit, pace, projection
 from theory.fit.law_fit import LawFit
 from theory.fit.map_fit import MapFit
-from theory.fit.options import MEASURED, Options
+from theory.fit.options import FITTED, MEASURED, Options
 from theory.fit.projection import Problem
 from theory.fit.spread import Sds, Spread
 from theory.fit.status import FAILED, Estimate, NotConverged, Status
@@ -64,9 +65,11 @@ class Fit:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Names along the covariance: map, law, asymptote."""
+        """Names along the covariance: map, pace, law, asymptote."""
         names = self.model.ddr_map.coefficient_names
-        return (*names, *LAW_PARAMETERS[self.model.family], "asymptote")
+        pace_names = (f"pace/{term}" for term in self.model.pace_terms)
+        law_names = LAW_PARAMETERS[self.model.family]
+        return (*names, *pace_names, *law_names, "asymptote")
 
 
 def fit(table: RunTable, options: Options, *, throw: bool = True) -> Fit:
@@ -97,20 +100,23 @@ def fit(table: RunTable, options: Options, *, throw: bool = True) -> Fit:
 def fit_cells(cells: Cells, options: Options) -> Fit:
     """Fit map and law to cells. Raises NotConverged where stage 1 has no answer."""
     stage_one = map_fit.fit_map(cells)
-    reliability, problem, stage_two = _estimate(cells, options, stage_one)
+    terms, problem, stage_two = _estimate(cells, options, stage_one)
     weights = bootstrap_weights(cells, stage_one, options)
     drawn_one = map_fit.refit(
         stage_one.ddr_map, cells, weights, start=stage_one.coefficients[0]
     )
-    drawn_two = law_fit.fit_law(
-        _problem(cells, options, drawn_one, weights * reliability),
-        start=stage_two.theta[0],
+    drawn_problem = dataclasses.replace(
+        problem,
+        log_ddr=_log_ddr(cells, options, drawn_one),
+        weights=weights * problem.weights,
     )
+    drawn_two = law_fit.fit_law(drawn_problem, start=stage_two.theta[0])
     model = Model(
         ddr_map=stage_one.ddr_map,
         family=options.family,
         law_ddr=options.law_ddr,
         asymptote="free" if options.asymptote is None else "known",
+        pace_terms=terms,
     )
     spread = Spread(cells, options, stage_one, stage_two)
     ones = np.ones((1, len(cells)))
@@ -137,17 +143,25 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
 
 def _estimate(
     cells: Cells, options: Options, stage_one: MapFit
-) -> tuple[np.ndarray, Problem, LawFit]:
+) -> tuple[tuple[str, ...], Problem, LawFit]:
     """Stage 2 with equal weights, then with the reliability that this shows."""
-    weights = np.ones((1, len(cells)))
-    for _ in range(2):
-        problem = _problem(cells, options, stage_one, weights)
-        stage_two = law_fit.fit_law(problem)
-        last, weights = (
-            weights,
-            Spread(cells, options, stage_one, stage_two).reliability(),
-        )
-    return last, problem, stage_two
+    problem = Problem(
+        target=options.target(cells),
+        log_budget=np.log(cells.transitions),
+        log_ddr=_log_ddr(cells, options, stage_one),
+        weights=np.ones((1, len(cells))),
+        pace=np.zeros((len(cells), 0)),
+        noise_model=projection.GAUSSIAN
+        if options.asymptote is None
+        else projection.GAMMA,
+        family=options.family,
+    )
+    terms: tuple[str, ...] = ()
+    if options.pace == FITTED:
+        terms, problem = pace.choose(problem, cells, stage_one)
+    first = Spread(cells, options, stage_one, law_fit.fit_law(problem))
+    problem = dataclasses.replace(problem, weights=first.reliability())
+    return terms, problem, law_fit.fit_law(problem)
 
 
 def bootstrap_weights(
@@ -174,27 +188,14 @@ def _check_gaps(cells: Cells, options: Options) -> None:
         )
 
 
-def _problem(
-    cells: Cells, options: Options, stage_one: MapFit, weights: np.ndarray
-) -> Problem:
+def _log_ddr(cells: Cells, options: Options, stage_one: MapFit) -> np.ndarray:
+    """What the law takes for log DDR, per row of the map's coefficients."""
+    coefficients = stage_one.coefficients
     if options.regressor == MEASURED:
-        log_ddr = np.broadcast_to(np.log(cells.ddr), weights.shape)
-    elif options.law_ddr == LIMIT:
-        log_ddr = stage_one.ddr_map.log_limit(stage_one.coefficients, cells.knobs)
-    else:
-        log_ddr = stage_one.ddr_map.log_ddr(
-            stage_one.coefficients, cells.transitions, cells.knobs
-        )
-    return Problem(
-        target=options.target(cells),
-        log_budget=np.log(cells.transitions),
-        log_ddr=log_ddr,
-        weights=weights,
-        noise_model=projection.GAUSSIAN
-        if options.asymptote is None
-        else projection.GAMMA,
-        family=options.family,
-    )
+        return np.tile(np.log(cells.ddr), (len(coefficients), 1))
+    if options.law_ddr == LIMIT:
+        return stage_one.ddr_map.log_limit(coefficients, cells.knobs)
+    return stage_one.ddr_map.log_ddr(coefficients, cells.transitions, cells.knobs)
 
 
 def _parameters(
@@ -204,6 +205,7 @@ def _parameters(
     level = stage_two.solution.level
     return Parameters(
         ddr_map=stage_one.coefficients,
+        pace=stage_two.pace(options.family),
         law=stage_two.parameters(options.family, known=known),
         asymptote=np.full_like(level, options.asymptote) if known else level,
         config_sd=sds.config,
@@ -214,7 +216,7 @@ def _parameters(
 
 def _covariance(draws: Parameters) -> np.ndarray:
     values = np.concatenate(
-        [draws.ddr_map, draws.law, draws.asymptote[:, None]], axis=-1
+        [draws.ddr_map, draws.pace, draws.law, draws.asymptote[:, None]], axis=-1
     )
     return np.cov(values, rowvar=False)
 

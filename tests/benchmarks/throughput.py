@@ -1,0 +1,165 @@
+"""Transitions per second of the trainer, beside a learner-only roofline.
+
+`python -m tests.benchmarks.throughput --json`. The roofline is the same networks,
+loss, optimiser, minibatches and devices on a batch that is already there: no
+environments, no advantages, no measurement. Both are timed in turn in one process,
+so their ratio holds although the machine is noisy.
+"""
+
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from fullscale import runtime
+from fullscale.config import RunConfig
+from fullscale.presets import preset
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Time the trainer and its learner-only roofline in one process."""
+
+    environment: str = "reacher"
+    """Which environment's preset to time."""
+    minibatch_size: int = 512
+    """Transitions per gradient step."""
+    num_envs: int = 128
+    """Parallel environments."""
+    devices: int | None = None
+    """Devices; by default one per core."""
+    updates: int = 32
+    """Updates per timing."""
+    repeats: int = 5
+    """Timings of each; the median counts."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+def main(arguments: Arguments) -> int:
+    """Time, and print."""
+    config = preset(
+        arguments.environment,
+        10**9,
+        num_envs=arguments.num_envs,
+        minibatch_size=arguments.minibatch_size,
+    )
+    devices = runtime.cpu_devices(config.num_blocks, arguments.devices)
+    runtime.set_up(cpu_devices=devices)
+    trainer, learner = programs(config, devices, arguments.updates)
+    times: dict[str, list[float]] = {"trainer": [], "learner": []}
+    for _ in range(arguments.repeats):
+        times["trainer"].append(seconds(trainer))
+        times["learner"].append(seconds(learner))
+    count = config.samples_per_update * arguments.updates
+    rate = {name: count / statistics.median(values) for name, values in times.items()}
+    ratios = [a / b for a, b in zip(times["learner"], times["trainer"], strict=True)]
+    result = {
+        "environment": config.environment,
+        "num_envs": config.num_envs,
+        "rollout_length": config.rollout_length,
+        "minibatch_size": config.minibatch_size,
+        "update_epochs": config.update_epochs,
+        "devices": devices,
+        "transitions_per_second": rate["trainer"],
+        "learner_only_transitions_per_second": rate["learner"],
+        "fraction_of_learner": statistics.median(ratios),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+    if arguments.json:
+        sys.stdout.write(json.dumps(result) + "\n")
+    else:
+        sys.stdout.write("".join(f"{k}: {v}\n" for k, v in result.items()))
+    return 0
+
+
+def seconds(program: Callable[[], None]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    program()
+    return time.perf_counter() - start
+
+
+def programs(
+    config: RunConfig, devices: int, updates: int
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The whole trainer and its learner alone, each doing `updates` updates a call."""
+    import jax
+    import jax.numpy as jnp
+
+    from fullscale import keys, mesh
+    from fullscale.environments import make_environment
+    from fullscale.network import make_agent
+    from fullscale.state import make_rates
+
+    environment = make_environment(config)
+    agent = make_agent(config, environment)
+    grid = mesh.make_mesh(devices)
+    rates, count = make_rates(config), jnp.int32(updates)
+    chunk = mesh.compile_chunk(config, environment, agent, grid, updates)
+    held = {
+        "state": mesh.compile_start(config, environment, agent, grid)(
+            keys.base_keys(0, 1)
+        )
+    }
+
+    def trainer() -> None:
+        held["state"], metrics = chunk(held["state"], rates, count)
+        jax.block_until_ready(metrics)
+
+    learner_only = _learner(config, agent, environment, grid)
+    one = jax.tree.map(lambda x: x[0], held["state"].learner)
+
+    def learner() -> None:
+        jax.block_until_ready(learner_only(one, rates, count))
+
+    trainer()
+    learner()
+    return trainer, learner
+
+
+def _learner(config: RunConfig, agent: Any, environment: Any, grid: Any) -> Any:
+    """Jitted: `count` inner loops on a fixed random batch."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    from fullscale import distributions
+    from fullscale.loss import DEVICE
+    from fullscale.state import Batch
+    from fullscale.update import inner_loop
+
+    blocks_here = config.num_blocks // grid.size
+    rows = config.samples_per_update // grid.size
+
+    def run(learner: Any, rates: Any, count: Any) -> Any:
+        blocks = jax.lax.axis_index(DEVICE) * blocks_here + jnp.arange(blocks_here)
+        key = jax.random.fold_in(jax.random.key(0), jax.lax.axis_index(DEVICE))
+        observation = jax.random.normal(key, (rows, environment.observation_size))
+        policy = agent.policy(learner.parameters["policy"], observation)
+        action = distributions.sample(key, policy)
+        noise = jax.random.normal(key, (rows,))
+        log_prob = distributions.log_prob(policy, action)
+        batch = Batch(observation, action, log_prob, noise, noise)
+
+        def body(index: Any, carry: Any) -> Any:
+            order = jax.random.fold_in(jax.random.key(1), index)
+            return inner_loop(config, agent, carry, batch, rates, order, blocks)[0]
+
+        return jax.lax.fori_loop(0, count, body, learner)
+
+    whole = PartitionSpec()
+    return jax.jit(
+        jax.shard_map(run, mesh=grid, in_specs=(whole, whole, whole), out_specs=whole)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
