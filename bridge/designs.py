@@ -25,6 +25,8 @@ class Design:
         asymptote: optimal score where it is known (`theory`), else None.
         law: family that is fitted; "saturating" where the smallest budgets hardly
             train, so that the bias must begin at the untrained gap.
+        pace: "theory" (a run learns as fast as its DDR says) or "fitted" (terms that
+            earn their place in cross-validation are added).
         seeds: seeds per cell.
         training: cells the laws are fitted on.
         held_out: cells the laws are judged on.
@@ -33,6 +35,7 @@ class Design:
     domain: str
     asymptote: float | None
     law: str
+    pace: str
     seeds: int
     training: tuple[RunConfig, ...]
     held_out: tuple[RunConfig, ...]
@@ -104,6 +107,7 @@ def lqr_design() -> Design:
         domain="lqr",
         asymptote=float(optimum),
         law="saturating",
+        pace="fitted",
         seeds=seeds,
         training=training,
         held_out=held_out,

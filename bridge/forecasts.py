@@ -23,7 +23,7 @@ from theory.fit.options import Options
 from theory.fit.two_stage import Fit, fit
 
 FORMAT, VERSION = "ppo-outer-loop/forecasts", 1
-LEVELS = (0.005, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.995)
+LEVELS = tuple((i + 0.5) / 100 for i in range(100))  # an ensemble of equal weights
 DRAWS = 400
 
 
@@ -35,7 +35,9 @@ def fit_design(design: Design, table: Path) -> tuple[Fit, Calibration]:
         NotConverged: the fit has no answer.
     """
     rows = run_table.read(table)
-    options = Options(asymptote=design.asymptote, family=design.law, draws=DRAWS)
+    options = Options(
+        asymptote=design.asymptote, family=design.law, pace=design.pace, draws=DRAWS
+    )
     result = fit(rows, options)
     return result, assembly.calibration(result, rows, path=table, name=design.domain)
 

@@ -37,6 +37,7 @@ class Arguments:
         hold_out: rows to leave out and forecast, as COLUMN=VALUE; a row that meets any
             is held out.
         held_out: another run table to forecast.
+        min_updates: leave out runs with fewer updates, whose steps are not small.
         draws: bootstrap draws over configurations.
         seed: of the bootstrap.
         json: print one JSON object on standard output.
@@ -52,6 +53,7 @@ class Arguments:
     knobs: tuple[str, ...] = ()
     hold_out: tuple[str, ...] = ()
     held_out: Path | None = None
+    min_updates: int = 0
     draws: int = 400
     seed: int = 0
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -68,6 +70,7 @@ def run(arguments: Arguments) -> dict[str, object]:
     options = _options(arguments)
     table = table_module.read(arguments.table)
     training, left_out = split(table, arguments.hold_out)
+    training, excluded = long_enough(training, arguments.min_updates)
     if arguments.held_out is not None:
         others = [left_out] if len(left_out) else []
         left_out = table_module.concatenate(
@@ -84,6 +87,7 @@ def run(arguments: Arguments) -> dict[str, object]:
         "calibration": str(out),
         "hash": calibration.content_hash,
         "rows": len(training),
+        "excluded_rows": excluded,
         "cells": len(result.cells),
         "budgets": list(calibration.budgets),
         "status": result.status.value,
@@ -95,6 +99,20 @@ def run(arguments: Arguments) -> dict[str, object]:
         "seed_sd": float(result.point.seed_sd[0]),
         "held_out": dict(calibration.held_out),
     }
+
+
+def long_enough(table: RunTable, min_updates: int) -> tuple[RunTable, int]:
+    """The runs with at least so many updates, and how many others there were.
+
+    Raises:
+        TableError: no run is left.
+    """
+    if min_updates <= 0:
+        return table, 0
+    kept = table["updates"] >= min_updates
+    if not np.any(kept):
+        raise TableError(f"no run has {min_updates} updates; lower --min-updates")
+    return table.select(kept), int(np.sum(~kept))
 
 
 def split(table: RunTable, conditions: Sequence[str]) -> tuple[RunTable, RunTable]:
@@ -166,6 +184,12 @@ def _estimates(result: Fit) -> dict[str, dict[str, object]]:
 def text(report: dict[str, typing.Any]) -> str:
     """The report for a reader."""
     lines = [f"{report['status']} {report['cells']} cells, {report['rows']} runs."]
+    if report["excluded_rows"]:
+        lines.append(f"  {report['excluded_rows']} runs with too few updates left out")
+    lines.append(
+        f"  scatter: configurations {report['config_sd']:.3g}, seeds "
+        f"{report['seed_sd']:.3g}, log DDR {report['ddr_residual_sd']:.3g}"
+    )
     for name, estimate in report["estimates"].items():
         low, value, high = (
             "open" if estimate[key] is None else f"{estimate[key]:.4g}"

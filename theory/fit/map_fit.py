@@ -61,13 +61,18 @@ def fit_map(cells: Cells) -> MapFit:
     transients: list[tuple[str, ...]] = [(), form.terms]
     for terms in transients:
         best = _better(best, dataclasses.replace(form, transient_terms=terms), cells)
-    while True:
-        chosen, last = best[1], best
-        for term in set(curved_terms(cells)) - set(chosen.terms):
-            terms = (*chosen.terms, term)
-            best = _better(best, dataclasses.replace(chosen, terms=terms), cells)
-        if best is last:
+    remaining = curved_terms(cells)
+    while remaining:
+        forms = [
+            dataclasses.replace(best[1], terms=(*best[1].terms, term))
+            for term in remaining
+        ]
+        errors = [left_out_error(form, cells) for form in forms]
+        index = int(np.argmin(errors))
+        if errors[index] >= (1 - MIN_GAIN) * best[0]:
             break
+        best = (errors[index], forms[index])
+        remaining.pop(index)
     error, form = best
     fitted = refit(form, cells, np.ones((1, len(cells))))
     return dataclasses.replace(fitted, left_out_error=error)
