@@ -5,6 +5,7 @@ by default; `PPO_OUTER_LOOP_CACHE` names another folder for it, and an empty val
 switches it off.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -21,7 +22,9 @@ def set_up(cpu_devices: int | None = None) -> None:
     import jax
 
     if cpu_devices is not None:
-        jax.config.update("jax_num_cpu_devices", cpu_devices)
+        # In a process where JAX already runs, its devices stay as they are.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", cpu_devices)
     default = Path.home() / ".cache" / "ppo-outer-loop" / "jax"
     folder = os.environ.get(CACHE_VARIABLE, str(default))
     if folder:
