@@ -20,7 +20,6 @@ from bridge.designs import DESIGNS, Design
 from bridge.errors import UsageError
 from theory import calibration as calibrations
 from theory import table as run_table
-from theory.fit import held_out
 
 FOLDER = Path(__file__).parent / "calibrations"
 Stage = Literal["training", "forecast", "held-out", "score"]
@@ -84,10 +83,10 @@ def run_training(design: Design, place: Files, devices: int | None) -> None:
 def record_forecasts(design: Design, place: Files, devices: int | None) -> None:
     """Fit, and put the forecasts on record."""
     del devices
+    if place.forecasts.exists():
+        forecasts.read(place.forecasts)
     fitted, calibration = forecasts.fit_design(design, place.training)
-    forecasts.write(
-        place.forecasts, forecasts.forecasts(design, fitted, calibration)
-    )
+    forecasts.write(place.forecasts, forecasts.forecasts(design, fitted, calibration))
 
 
 def run_held_out(design: Design, place: Files, devices: int | None) -> None:
@@ -104,14 +103,10 @@ def run_held_out(design: Design, place: Files, devices: int | None) -> None:
 def score(design: Design, place: Files, devices: int | None) -> None:
     """Score the recorded forecasts and write the calibration."""
     del devices
-    fitted, calibration = forecasts.fit_design(design, place.training)
-    forecasts.check(
-        place.forecasts, forecasts.forecasts(design, fitted, calibration)
-    )
-    result = held_out.evaluate(fitted, calibration, run_table.read(place.held_out))
-    calibrations.save(
-        dataclasses.replace(calibration, held_out=result), place.sidecar
-    )
+    record = forecasts.read(place.forecasts)
+    result = forecasts.score(record, design, run_table.read(place.held_out))
+    _, calibration = forecasts.fit_design(design, place.training)
+    calibrations.save(dataclasses.replace(calibration, held_out=result), place.sidecar)
 
 
 STAGES: dict[Stage, Callable[[Design, Files, int | None], None]] = {

@@ -1,7 +1,7 @@
 """Forecasts on record: what the law and its rivals say of cells that have not run.
 
-Written before the held-out cells run and never edited; the score recomputes the same
-draws (they are seeded) and refuses if they differ from the record.
+Written before the held-out cells run and never edited. What is scored is the record
+itself: an ensemble of 100 quantiles per cell and model.
 """
 
 import dataclasses
@@ -15,10 +15,12 @@ from bridge.designs import Design
 from bridge.errors import UsageError
 from fullscale.config import RunConfig
 from fullscale.storage import write_atomically
+from theory import cells as cells_module
 from theory import nulls, scores, sidecar
 from theory import table as run_table
 from theory.calibration import Calibration
-from theory.fit import assembly
+from theory.cells import Cells
+from theory.fit import assembly, held_out
 from theory.fit.options import Options
 from theory.fit.two_stage import Fit, fit
 
@@ -81,63 +83,89 @@ def forecasts(design: Design, fitted: Fit, calibration: Calibration) -> dict:
 
 
 def write(path: Path, record: dict) -> None:
-    """Put forecasts on record.
+    """Put forecasts on record; what is on record is never touched.
 
     Raises:
-        UsageError: other forecasts are on record there already.
+        UsageError: forecasts from another training table are on record there.
     """
-    if path.exists():
-        if _comparable(json.loads(path.read_text())) == _comparable(record):
-            return
+    if not path.exists():
+        write_atomically(path, json.dumps(record, indent=1).encode())
+    elif read(path)["table_sha256"] != record["table_sha256"]:
         raise UsageError(
-            f"{str(path)!r} holds other forecasts; forecasts are never edited: "
-            "a new training table needs a new calibration"
+            f"{str(path)!r} holds forecasts from another training table, and forecasts "
+            "are never edited; a new table needs a new calibration"
         )
-    write_atomically(path, json.dumps(record, indent=1).encode())
 
 
-def check(path: Path, record: dict) -> None:
-    """Refuse to score other forecasts than those on record.
+def read(path: Path) -> dict:
+    """Forecasts on record.
 
     Raises:
-        UsageError: they are missing, damaged or different.
+        UsageError: they are missing, damaged, edited, or of an unknown version.
     """
     try:
-        recorded = json.loads(path.read_text())
-    except (OSError, ValueError):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        content = {key: value for key, value in record.items() if key != "sha256"}
+        intact = sidecar.content_hash(content) == record["sha256"]
+    except (OSError, ValueError, KeyError, AttributeError):
         raise UsageError(f"{str(path)!r} holds no readable forecasts") from None
-    content = {key: value for key, value in recorded.items() if key != "sha256"}
-    if sidecar.content_hash(content) != recorded.get("sha256"):
+    if not intact:
         raise UsageError(f"{str(path)!r} was edited: its hash does not match")
-    if not _agree(_comparable(recorded), _comparable(record)):
-        raise UsageError(f"{str(path)!r} holds other forecasts than the fit gives now")
+    if (record["format"], record["version"]) != (FORMAT, VERSION):
+        raise UsageError(
+            f"{str(path)!r} should have format {FORMAT!r}, version {VERSION}"
+        )
+    return record
+
+
+def score(record: dict, design: Design, table: run_table.RunTable) -> dict[str, object]:
+    """Score recorded forecasts, as they stand, on the held-out runs.
+
+    Raises:
+        UsageError: a cell has not run, or has fewer seeds than was forecast.
+    """
+    knobs = tuple(k for k in KNOBS if k != "budget")
+    cells = cells_module.from_table(table, ddr_column="ddr", knobs=knobs)
+    columns = [_recorded(record, cells, index) for index in range(len(cells))]
+    if len(columns) != len(record["cells"]):
+        raise UsageError(
+            f"{len(columns)} of {len(record['cells'])} held-out cells have run; "
+            "run --stage held-out first"
+        )
+    models = {
+        name: np.stack([column[name] for column in columns], axis=-1)
+        for name in columns[0]
+    }
+    result = held_out.score_models(cells, models, design.asymptote)
+    return {
+        **result,
+        "forecasts": record["sha256"],
+        "forecasts_made": record["created"],
+    }
+
+
+def _recorded(record: dict, cells: Cells, index: int) -> dict[str, np.ndarray]:
+    """Recorded quantiles per model of one measured cell."""
+    here = {name: float(values[index]) for name, values in cells.knobs.items()}
+    here |= {
+        "budget": float(cells.budget[index]),
+        "num_seeds": float(cells.num_seeds[index]),
+    }
+    for cell in record["cells"]:
+        if all(cell[name] == value for name, value in here.items()):
+            return {k: np.array(v) for k, v in cell["quantiles"].items()}
+    raise UsageError(f"there is no forecast of the cell {here}")
 
 
 def _rivals(fitted: Fit) -> dict:
     return {name: rival.forecast for name, rival in nulls.fit_all(fitted).items()}
 
 
+KNOBS = ("num_envs", "outer_learning_rate", "clip_epsilon", "budget")
+
+
 def _identity(config: RunConfig) -> dict[str, object]:
     """What names a cell in the record."""
     values = dataclasses.asdict(config)
-    names = ("num_envs", "outer_learning_rate", "clip_epsilon", "budget", "num_seeds")
+    names = (*KNOBS, "num_seeds")
     return {**{k: values[k] for k in names}, "config_hash": config.content_hash()}
-
-
-def _comparable(record: dict) -> dict:
-    """A record without what differs between two computations of the same."""
-    skip = ("created", "sha256", "calibration")
-    return {key: value for key, value in record.items() if key not in skip}
-
-
-def _agree(left: object, right: object) -> bool:
-    """Equal, numbers to 1e-6 (other processors round differently)."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            _agree(left[key], right[key]) for key in left
-        )
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_agree, left, right))
-    if isinstance(left, float) or isinstance(right, float):
-        return bool(np.isclose(left, right, rtol=1e-6, atol=1e-9))  # type: ignore[arg-type]
-    return left == right

@@ -101,7 +101,7 @@ class RunConfig:
 
     @property
     def samples_per_update(self) -> int:
-        """n = N·T, in transitions."""
+        """Samples per update, n = N·T, in transitions."""
         return self.num_envs * self.rollout_length
 
     @property
@@ -257,20 +257,18 @@ def _check_ranges(config: RunConfig) -> None:
         _require(config, name, lambda v: 0 <= v <= 1, "lie in [0, 1]")
     for name in _DECAYS:
         _require(config, name, lambda v: 0 <= v < 1, "lie in [0, 1)")
-    _require(config, "network", lambda v: v in ("mlp", "linear"), "be 'mlp' or 'linear'")
-    _require(config, "com", _valid_com, 'be "reset" or a number ≥ 0 of gradient steps')
     _require(
-        config, "hidden_sizes", lambda v: v and min(v) > 0, "hold positive widths"
+        config, "network", lambda v: v in ("mlp", "linear"), "be 'mlp' or 'linear'"
     )
+    _require(config, "com", _valid_com, 'be "reset" or a number ≥ 0 of gradient steps')
+    _require(config, "hidden_sizes", lambda v: v and min(v) > 0, "hold positive widths")
 
 
 def _valid_com(com: float | str) -> bool:
     return com == RESET or (isinstance(com, float) and 0 <= com < math.inf)
 
 
-def _require(
-    config: RunConfig, name: str, accept: Callable, should: str
-) -> None:
+def _require(config: RunConfig, name: str, accept: Callable, should: str) -> None:
     value = getattr(config, name)
     finite = not isinstance(value, float) or math.isfinite(value)
     if name == "max_grad_norm":

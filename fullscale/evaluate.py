@@ -53,7 +53,9 @@ def evaluate(
     error = returns.std(axis=1, ddof=1) / np.sqrt(number) if number > 1 else None
     return {
         "score": returns.mean(axis=1),
-        "score_standard_error": np.full(len(returns), np.nan) if error is None else error,
+        "score_standard_error": np.full(len(returns), np.nan)
+        if error is None
+        else error,
     }
 
 
@@ -75,7 +77,9 @@ def episode_returns(
         out = environment.step(step_key, state, action)
         total = total + jnp.where(alive, out.reward, 0.0)
         alive = alive & ~(out.terminated | out.truncated)
-        following = jax.tree.map(lambda new, old: new.astype(old.dtype), out.state, state)
+        following = jax.tree.map(
+            lambda new, old: new.astype(old.dtype), out.state, state
+        )
         return (following, out.observation, total, alive), None
 
     times = jnp.arange(1, (environment.horizon or 0) + 1)

@@ -103,8 +103,7 @@ def make_batch(
         agent.value(parameters["value"], worlds.observation),
         trajectory.terminated,
         trajectory.truncated,
-        discount=rates.discount,
-        gae_lambda=rates.gae_lambda,
+        rates,
     )
     batch = Batch(
         observation=trajectory.observation,

@@ -1,4 +1,4 @@
-"""What theory speaks of, measured on the device: exact outer KL and batch statistics."""
+"""What theory speaks of, measured on the device: exact outer KL, batch statistics."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ def episode_means(episodes: Episodes) -> dict[str, Float[Array, ""]]:
     """Mean return and length of the episodes that ended; NaN if none did."""
     total = jax.tree.map(lambda x: jax.lax.psum(x, DEVICE), episodes)
     return {
-        "episode_return": total.total_return / total.count,
-        "episode_length": total.total_length / total.count,
+        "episode_return": total.total_return / total.number,
+        "episode_length": total.total_length / total.number,
     }
 
 

@@ -6,6 +6,7 @@ The environments of a run live in `num_blocks` logical blocks; D devices own
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,8 +107,10 @@ def compile_chunk(
 
 def state_spec() -> TrainState:
     """How a state lies on the mesh: environments spread, everything else whole."""
-    worlds = Worlds(SPREAD, SPREAD, SPREAD, SPREAD)
-    return TrainState(learner=WHOLE, worlds=worlds, key=WHOLE, update=WHOLE)  # type: ignore[arg-type]
+    spread: Any = SPREAD
+    whole: Any = WHOLE
+    worlds = Worlds(spread, spread, spread, spread)
+    return TrainState(learner=whole, worlds=worlds, key=whole, update=whole)
 
 
 def _blocks(config: RunConfig, mesh: Mesh) -> Int[Array, " block"]:

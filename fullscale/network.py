@@ -7,6 +7,7 @@ that the rest of the trainer never sees flax.
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -130,11 +131,13 @@ def make_agent(config: RunConfig, environment: Environment) -> Agent:
             "value": critic.init(value_key, example)["params"],
         }
 
-    return Agent(
-        init=init,
-        policy=lambda params, x: policy.apply({"params": params}, x),
-        value=lambda params, x: critic.apply({"params": params}, x),
-    )
+    def act(params: Any, x: Array) -> Distribution:
+        return policy.apply({"params": params}, x)  # type: ignore[return-value]
+
+    def judge(params: Any, x: Array) -> Array:
+        return critic.apply({"params": params}, x)  # type: ignore[return-value]
+
+    return Agent(init=init, policy=act, value=judge)
 
 
 def _quadratic_features(x: Float[Array, "*batch obs"]) -> Float[Array, "*batch f"]:

@@ -23,7 +23,7 @@ _LQR = {
     "learn_std": False,
 }  # fmt: skip
 _REACHER = {"num_envs": 128, "rollout_length": 32, "minibatch_size": 512}
-# The public Kinetix SFL settings (FLAIROx/Kinetix configs/sfl.yaml), 2,048 environments.
+# The public Kinetix SFL settings (FLAIROx/Kinetix, configs/sfl.yaml).
 _KINETIX_SFL = {
     "num_envs": 2048, "rollout_length": 256, "minibatch_size": 16384,
     "update_epochs": 8, "learning_rate": 5e-5, "discount": 0.995, "gae_lambda": 0.9,
@@ -51,8 +51,8 @@ def check_trainable(environment: str) -> None:
     trainable = sorted(set(PRESETS) - NOT_YET_TRAINABLE)
     if environment in NOT_YET_TRAINABLE:
         raise ConfigError(
-            f"environment {environment!r} cannot be trained yet, because Kinetix is not "
-            f"part of this version; there are {trainable}"
+            f"environment {environment!r} cannot be trained yet, because Kinetix is "
+            f"not part of this version; there are {trainable}"
         )
     if environment not in PRESETS:
         close = difflib.get_close_matches(environment, trainable, n=1)
@@ -71,7 +71,7 @@ def check_runnable(config: RunConfig) -> None:
     check_trainable(config.environment)
     if not config.is_plain_ppo:
         raise ConfigError(
-            f'com = {config.com!r} cannot be trained yet, because PPO-EWMA is not part '
+            f"com = {config.com!r} cannot be trained yet, because PPO-EWMA is not part "
             'of this version; "reset" is plain PPO'
         )
 

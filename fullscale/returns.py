@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from fullscale.state import Rates
+
 
 def advantages(
     reward: Float[Array, "time *env"],
@@ -19,9 +21,7 @@ def advantages(
     last_value: Float[Array, "*env"],
     terminated: Bool[Array, "time *env"],
     truncated: Bool[Array, "time *env"],
-    *,
-    discount: Float[Array, ""],
-    gae_lambda: Float[Array, ""],
+    rates: Rates,
 ) -> Float[Array, "time *env"]:
     """Generalised advantages of a rollout, in units of return.
 
@@ -32,19 +32,20 @@ def advantages(
         last_value: value of the observation after the rollout.
         terminated: nothing follows the step.
         truncated: the time limit cut the episode at the step.
-        discount: γ.
-        gae_lambda: λ.
+        rates: γ is `discount`, λ is `gae_lambda`.
     """
     following = jnp.concatenate([value[1:], last_value[None]])
     following = jnp.where(truncated, next_value, following)
     following = jnp.where(terminated, 0.0, following)
-    delta = reward + discount * following - value
-    decay = discount * gae_lambda * ~(terminated | truncated)
+    delta = reward + rates.discount * following - value
+    decay = rates.discount * rates.gae_lambda * ~(terminated | truncated)
 
     def back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         delta_t, decay_t = now
         advantage = delta_t + decay_t * later
         return advantage, advantage
 
-    _, result = jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
+    _, result = jax.lax.scan(
+        back, jnp.zeros_like(delta[0]), (delta, decay), reverse=True
+    )
     return result

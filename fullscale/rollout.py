@@ -126,7 +126,7 @@ def _advance(
     returns = worlds.episode_return + out.reward
     lengths = worlds.episode_length + 1
     episodes = Episodes(
-        count=done.sum(dtype=returns.dtype),
+        number=done.sum(dtype=returns.dtype),
         total_return=jnp.where(done, returns, 0.0).sum(),
         total_length=jnp.where(done, lengths, 0).sum(dtype=returns.dtype),
     )
@@ -146,8 +146,10 @@ def _advance(
     return worlds, episodes
 
 
-def _if_any(mask: Bool[Array, "..."], compute: Callable[[], Any], otherwise: Any) -> Any:
-    """`compute()` if any of `mask` is set, else `otherwise`; skipped work costs nothing.
+def _if_any(
+    mask: Bool[Array, "..."], compute: Callable[[], Any], otherwise: Any
+) -> Any:
+    """`compute()` if any of `mask` is set, else `otherwise`, which costs nothing.
 
     A loop of at most one turn instead of `cond`, which computes both branches once
     seeds are vmapped.

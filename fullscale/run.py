@@ -36,7 +36,10 @@ class Diverged(RuntimeError):
 
 
 def train(
-    config: RunConfig, folder: Path, devices: int | None = None, report: Report | None = None
+    config: RunConfig,
+    folder: Path,
+    devices: int | None = None,
+    report: Report | None = None,
 ) -> dict[str, list[float]]:
     """Train as configured and leave a run folder behind.
 

@@ -98,12 +98,12 @@ class Episodes(NamedTuple):
     """Sums over the episodes that ended in a rollout (sums, so devices can add them).
 
     Attributes:
-        count: episodes that ended.
+        number: episodes that ended.
         total_return: sum of their undiscounted returns.
         total_length: sum of their lengths in transitions.
     """
 
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     total_return: Float[Array, ""]
     total_length: Float[Array, ""]
 

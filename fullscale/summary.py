@@ -16,7 +16,8 @@ PARAMETERS = "parameters.safetensors"
 FILL = -9.99e33  # stands for "not measured"; NaN is never written
 
 UNITS = {
-    "outer_kl": "nats", "entropy": "nats", "approx_kl": "nats", "clip_fraction": "1",
+    "outer_kl": "nats", "ddr": "transitions/nat", "entropy": "nats",
+    "approx_kl": "nats", "clip_fraction": "1",
     "episode_return": "return", "episode_length": "transitions",
     "exact_return": "return", "policy_loss": "1", "value_loss": "return^2",
     "grad_norm": "1", "explained_variance": "1", "score": "return",
@@ -50,14 +51,15 @@ def write_summary(folder: Path) -> None:
     import xarray as xr
 
     record = storage.read(folder)
-    names = {**record.metrics}
-    data = {k: (("update", "seed"), v, _attrs(k)) for k, v in names.items()}
+    data: dict[str, tuple] = {
+        k: (("update", "seed"), v, _attrs(k)) for k, v in record.metrics.items()
+    }
     data |= {k: (("seed",), v, _attrs(k)) for k, v in record.evaluation.items()}
     seeds = record.config.seed + np.arange(record.config.num_seeds)
     dataset = xr.Dataset(
         {
             **data,
-            "ddr": (("seed",), record.ddr(), {"units": "transitions/nat"}),
+            "ddr_of_run": (("seed",), record.ddr(), {"units": UNITS["ddr"]}),
         },
         coords={
             "seed": ("seed", seeds),

@@ -56,7 +56,9 @@ def test_kl_is_not_negative_and_zero_for_equals(pair: tuple) -> None:
 
 
 @given(gaussians, gaussians)
-def test_gaussian_kl_is_the_expected_log_ratio(first: Gaussian, second: Gaussian) -> None:
+def test_gaussian_kl_is_the_expected_log_ratio(
+    first: Gaussian, second: Gaussian
+) -> None:
     """Gauss-Hermite quadrature of E_first[log first − log second], per dimension."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     (m1, m2), (s1, s2) = (
@@ -74,9 +76,7 @@ def test_gaussian_kl_is_the_expected_log_ratio(first: Gaussian, second: Gaussian
 def test_categorical_kl_is_the_expected_log_ratio(
     first: Categorical, second: Categorical
 ) -> None:
-    p, q = (
-        np.exp(np.asarray(x.logits, np.float64)) for x in (first, second)
-    )
+    p, q = (np.exp(np.asarray(x.logits, np.float64)) for x in (first, second))
     p, q = p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True)
     expected = (p * np.log(p / q)).sum(-1)
     np.testing.assert_allclose(kl(first, second), expected, rtol=1e-3, atol=1e-6)
@@ -87,7 +87,9 @@ def test_samples_have_the_stated_moments() -> None:
     draws = np.asarray(sample(jax.random.key(0), policy))[:, 0]
     assert_mean(draws, 0.7, effect=0.05)
     assert_mean((draws - 0.7) ** 2, 0.25, effect=0.03)
-    choice = Categorical(jnp.broadcast_to(jnp.log(jnp.asarray([0.2, 0.8])), (20_000, 2)))
+    choice = Categorical(
+        jnp.broadcast_to(jnp.log(jnp.asarray([0.2, 0.8])), (20_000, 2))
+    )
     assert_mean(np.asarray(sample(jax.random.key(1), choice)), 0.8, effect=0.05)
 
 

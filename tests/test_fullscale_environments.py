@@ -20,7 +20,9 @@ from theory import lqr as exact_lqr
 
 gains = hnp.arrays(np.float32, (2, 4), elements=st.floats(-0.125, 0.125, width=32))
 logits = hnp.arrays(np.float32, (10,), elements=st.floats(-4, 4, width=32))
-lqr_return = jax.jit(lambda kernel: lqr.exact_return({"Dense_0": {"kernel": kernel}}, 0.3))
+lqr_return = jax.jit(
+    lambda kernel: lqr.exact_return({"Dense_0": {"kernel": kernel}}, 0.3)
+)
 bandit_return = jax.jit(
     lambda row: bandit.exact_return({"Dense_0": {"kernel": row[None]}}, 0.2)
 )

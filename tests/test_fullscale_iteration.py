@@ -10,6 +10,7 @@ from fullscale.config import ConfigError, RunConfig
 from fullscale.iteration import iteration, start
 from fullscale.loss import DEVICE
 from fullscale.measure import outer_kl
+from fullscale.state import Worlds
 from fullscale.update import outer_step
 from tests.support.trainer import (
     SMALL_BANDIT,
@@ -54,7 +55,8 @@ def test_sigma_leaves_critic_and_optimiser_at_their_inner_values() -> None:
         lambda s: s.learner.parameters["value"],
         lambda s: s.learner.optimiser,
     ):
-        np.testing.assert_array_equal(*(vector(part(state)) for state in states))
+        first, second = (vector(part(state)) for state in states)
+        np.testing.assert_array_equal(first, second)
 
 
 def test_the_outer_step_is_the_formula() -> None:
@@ -74,7 +76,7 @@ def test_unchanged_parameters_give_ratio_one_and_kl_zero(config: RunConfig) -> N
     parameters = state.learner.parameters
 
     @jax.jit
-    def collect(worlds: object, key: jax.Array) -> tuple:
+    def collect(worlds: Worlds, key: jax.Array) -> tuple:
         _, trajectory, _ = rollout.rollout(
             one.environment, one.agent, parameters, worlds, key, blocks,
             config.rollout_length,
@@ -122,7 +124,7 @@ def test_one_and_four_devices_agree(config: RunConfig) -> None:
 
 @pytest.mark.parametrize("config", [SMALL_LQR, SMALL_BANDIT], ids=["lqr", "bandit"])
 def test_one_and_four_devices_agree_in_double_precision(config: RunConfig) -> None:
-    with jax.enable_x64(True):
+    with jax.enable_x64(new_val=True):
         thetas = []
         for devices in (1, 4):
             one = setup.__wrapped__(config, devices)

@@ -27,7 +27,7 @@ def test_surrogate_equals_the_formula(log_r: float, a: float, eps: float) -> Non
 def test_the_gradient_at_ratio_one_is_whole(a: float, eps: float) -> None:
     """d/dr of min(rA, clip(r)A) at r = 1 is A for every ε, also for ε = 0."""
     got = slope(jnp.zeros(1), jnp.asarray([a]), jnp.float32(eps))
-    np.testing.assert_array_equal(got, np.float32([a]))
+    np.testing.assert_array_equal(got, np.array([a], np.float32))
 
 
 @given(number, number, epsilon)
@@ -35,9 +35,13 @@ def test_surrogate_is_at_most_the_unclipped_objective(
     log_r: float, a: float, eps: float
 ) -> None:
     got = surrogate_of(jnp.asarray([log_r]), jnp.asarray([a]), jnp.float32(eps))
-    assert got[0] <= np.float32(np.exp(np.float32(log_r))) * np.float32(a) * (
-        1 + 1e-5 * np.sign(a)
-    ) + 1e-6
+    assert (
+        got[0]
+        <= np.float32(np.exp(np.float32(log_r)))
+        * np.float32(a)
+        * (1 + 1e-5 * np.sign(a))
+        + 1e-6
+    )
 
 
 def spread(function: object, devices: int) -> object:

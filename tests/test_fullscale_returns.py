@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fullscale import returns
+from fullscale.presets import preset
+from fullscale.state import Rates, make_rates
 
 TIME, ENVS = 7, 3
 advantages = jax.jit(returns.advantages)  # traced once for all examples
@@ -13,6 +15,12 @@ values = hnp.arrays(np.float32, (TIME, ENVS), elements=st.floats(-5, 5, width=32
 flags = hnp.arrays(np.bool_, (TIME, ENVS))
 lasts = hnp.arrays(np.float32, (ENVS,), elements=st.floats(-5, 5, width=32))
 unit = st.floats(0, 1, width=32)
+
+
+def rates_of(discount: float, gae_lambda: float) -> Rates:
+    return make_rates(
+        preset("reacher", 10**6, discount=discount, gae_lambda=gae_lambda)
+    )
 
 
 def loop(  # the slow obvious twin, float64, one environment at a time
@@ -58,8 +66,7 @@ def test_advantages_equal_the_loop(
     arrays = (reward, value, next_value, last, terminated, truncated)
     got = advantages(
         *map(jnp.asarray, arrays),
-        discount=jnp.float32(discount),
-        gae_lambda=jnp.float32(lam),
+        rates_of(discount, lam),
     )
     expected = loop(*arrays, discount, lam)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
@@ -72,11 +79,11 @@ def test_nothing_after_an_end_matters(
     """Changing what follows an end leaves the advantages before it unchanged."""
     ended[3] = True
     never = np.zeros_like(ended)
-    rates = {"discount": jnp.float32(0.9), "gae_lambda": jnp.float32(0.8)}
+    rates = rates_of(0.9, 0.8)
 
     def upto(changed: np.ndarray, last: np.ndarray) -> np.ndarray:
         arrays = (changed, value, value, last, ended, never)
-        return np.asarray(advantages(*map(jnp.asarray, arrays), **rates))[:4]
+        return np.asarray(advantages(*map(jnp.asarray, arrays), rates))[:4]
 
     changed = reward.copy()
     changed[4:] += 7.0
@@ -97,8 +104,7 @@ def test_a_perfect_critic_leaves_no_advantage(
             jnp.asarray,
             (reward, value, np.full_like(value, 2.0), last, terminated, truncated),
         ),
-        discount=jnp.float32(0.5),
-        gae_lambda=jnp.float32(0.9),
+        rates_of(0.5, 0.9),
     )
     np.testing.assert_allclose(got, 0.0, atol=1e-5)
 
@@ -106,8 +112,9 @@ def test_a_perfect_critic_leaves_no_advantage(
 def test_jitted_equals_unjitted() -> None:
     draws = np.random.default_rng(0).normal(size=(4, TIME, ENVS)).astype(np.float32)
     arrays = (draws[0], draws[1], draws[2], draws[3, 0], draws[0] > 1, draws[1] > 1)
-    rates = {"discount": jnp.float32(0.9), "gae_lambda": jnp.float32(0.8)}
+    rates = rates_of(0.9, 0.8)
     with jax.disable_jit():
-        plain = returns.advantages(*map(jnp.asarray, arrays), **rates)
-    jitted = advantages(*map(jnp.asarray, arrays), **rates)
+        inputs = [jnp.asarray(array) for array in arrays]
+        plain = returns.advantages(*inputs, rates)  # type: ignore[arg-type, call-arg]
+    jitted = advantages(*inputs, rates)
     np.testing.assert_allclose(plain, jitted, rtol=1e-6, atol=1e-6)

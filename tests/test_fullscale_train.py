@@ -70,7 +70,9 @@ def test_runs_of_equal_sizes_share_a_program() -> None:
         update_epochs=2, outer_learning_rate=0.5, clip_epsilon=0.05, seed=7,
     )  # fmt: skip
     assert sizes_of(other) == sizes_of(SMALL_LQR)
-    assert compile_program(sizes_of(other), 1) is compile_program(sizes_of(SMALL_LQR), 1)
+    assert compile_program(sizes_of(other), 1) is compile_program(
+        sizes_of(SMALL_LQR), 1
+    )
 
 
 def test_equal_runs_are_equal_and_seeds_are_not(tmp_path: Path) -> None:

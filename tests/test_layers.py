@@ -45,7 +45,11 @@ def heavy_after(statement: str) -> list[str]:
     """Which heavy modules a fresh interpreter has loaded after a statement."""
     code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
     out = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return ast.literal_eval(out.stdout.splitlines()[-1])
 
@@ -65,6 +69,10 @@ def test_the_checks_can_fail() -> None:
 def test_packages_import_nothing_heavy_themselves() -> None:
     code = "import sys, theory, fullscale, bridge; print('scipy' in sys.modules)"
     out = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert out.stdout.strip() == "False"

@@ -32,7 +32,9 @@ def make(config: RunConfig) -> Environment:
             "τ·sd(advantage)); set it to false"
         )
     if config.network != "linear":
-        raise ConfigError(f"network = {config.network!r} should be 'linear' on 'bandit'")
+        raise ConfigError(
+            f"network = {config.network!r} should be 'linear' on 'bandit'"
+        )
     return Environment(
         name="bandit",
         observation_size=1,

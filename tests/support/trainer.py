@@ -18,9 +18,7 @@ from fullscale.state import Rates, TrainState, make_rates
 SMALL_LQR = preset(
     "lqr", 2_048, num_envs=16, rollout_length=8, minibatch_size=64, update_epochs=2
 )
-SMALL_BANDIT = preset(
-    "bandit", 2_048, num_envs=128, minibatch_size=64, update_epochs=2
-)
+SMALL_BANDIT = preset("bandit", 2_048, num_envs=128, minibatch_size=64, update_epochs=2)
 SMALL_REACHER = preset(
     "reacher", 2_048, num_envs=16, rollout_length=16, minibatch_size=64,
     update_epochs=2, hidden_sizes=(8,), evaluation_episodes=8,

@@ -36,13 +36,34 @@ def evaluate(fit: Fit, calibration: Calibration, table: RunTable) -> dict[str, o
         table, ddr_column=fit.options.ddr_column, knobs=calibration.model.ddr_map.knobs
     )
     _check_domain(calibration, table)
-    known = fit.options.asymptote
     try:
-        observed = scores.outcome(cells.score, known)
         models = _forecasts(fit, calibration, cells)
+        return score_models(cells, models, fit.options.asymptote)
     except (CalibrationError, ValueError) as error:
         raise TableError(f"held-out runs: {error}") from None
-    outcomes = {name: scores.outcome(draws, known) for name, draws in models.items()}
+
+
+def score_models(
+    cells: Cells, models: Mapping[str, Draws], asymptote: float | None
+) -> dict[str, object]:
+    """Score forecasts, however they were made, against what was measured.
+
+    Args:
+        cells: held-out cells as measured.
+        models: name → draws (or quantiles of equal weight) of the mean score; one is
+            the law's, named `LAW`.
+        asymptote: the known optimum in score units, or None.
+
+    Returns:
+        JSON values, as `evaluate`.
+
+    Raises:
+        ValueError: a measured score is at or above the known optimum.
+    """
+    observed = scores.outcome(cells.score, asymptote)
+    outcomes = {
+        name: scores.outcome(draws, asymptote) for name, draws in models.items()
+    }
     crps = {name: scores.crps(observed, draws) for name, draws in outcomes.items()}
     regrets = {name: regret_shares(cells, draws) for name, draws in models.items()}
     summary = {
@@ -61,7 +82,7 @@ def evaluate(fit: Fit, calibration: Calibration, table: RunTable) -> dict[str, o
             skill = scores.skill(crps[LAW], crps[name], cells.config)
             summary[name]["skill_of_law"] = dataclasses.asdict(skill)
     return {
-        "outcome": scores.outcome_name(known),
+        "outcome": scores.outcome_name(asymptote),
         "cells": _cell_rows(cells, models[LAW]),
         "models": summary,
     }
