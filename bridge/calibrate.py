@@ -36,7 +36,7 @@ class Arguments:
     folder: Path = FOLDER
     """Where DOMAIN.nc, DOMAIN-forecasts.json, DOMAIN-held-out.nc, DOMAIN.json go."""
     devices: int | None = None
-    """Devices per run; by default one per core."""
+    """Devices per run; by default cores that share the seeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def main(arguments: Arguments) -> int:
 
 def run_training(design: Design, place: Files, devices: int | None) -> None:
     """Train the cells that the table lacks."""
-    _start_jax(devices)
+    _start_jax(design.seeds, devices)
     run_cells(place.training, design.training, devices)
 
 
@@ -96,7 +96,7 @@ def run_held_out(design: Design, place: Files, devices: int | None) -> None:
             f"the forecasts of {design.domain!r} are not on record yet; "
             "run --stage forecast first"
         )
-    _start_jax(devices)
+    _start_jax(design.seeds, devices)
     run_cells(place.held_out, design.held_out, devices)
 
 
@@ -117,11 +117,10 @@ STAGES: dict[Stage, Callable[[Design, Files, int | None], None]] = {
 }
 
 
-def _start_jax(devices: int | None) -> None:
+def _start_jax(seeds: int, devices: int | None) -> None:
     from fullscale import runtime
-    from fullscale.config import MAX_BLOCKS
 
-    runtime.set_up(cpu_devices=runtime.cpu_devices(MAX_BLOCKS, devices))
+    runtime.set_up(cpu_devices=runtime.cpu_devices(seeds, devices))
 
 
 if __name__ == "__main__":

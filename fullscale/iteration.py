@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int, Key
 
 from fullscale import keys
@@ -39,7 +40,8 @@ def start(
         blocks,
         config.num_envs // config.num_blocks,
     )
-    learner = Learner(parameters, make_optimiser(config).init(parameters))
+    vector, _ = ravel_pytree(parameters)
+    learner = Learner(parameters, make_optimiser(config).init(vector))
     state = TrainState(learner=learner, worlds=worlds, key=key, update=zero)
     return jax.tree.map(_strong, state)
 
@@ -65,7 +67,7 @@ def iteration(
     )
     batch = make_batch(agent, before, trajectory, worlds, rates)
     key = keys.stream(state.key, keys.SHUFFLE, state.update)
-    learner, (info, grad_norm) = inner_loop(
+    learner, report = inner_loop(
         config, agent, state.learner, batch, rates, key, blocks
     )
     policy = outer_step(
@@ -80,8 +82,8 @@ def iteration(
             batch.observation,
             config.samples_per_update,
         ),
-        **info._asdict(),
-        "grad_norm": grad_norm,
+        **report.info._asdict(),
+        "grad_norm": report.grad_norm,
         "explained_variance": explained_variance(
             batch.target - batch.advantage, batch.target
         ),

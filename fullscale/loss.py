@@ -24,10 +24,19 @@ def global_mean(x: Array) -> Array:
     return jax.lax.pmean(x.mean(), DEVICE)
 
 
-def standardise(advantage: Float[Array, " batch"]) -> Float[Array, " batch"]:
-    """Zero mean and unit standard deviation over the global minibatch."""
-    centred = advantage - global_mean(advantage)
-    return centred / (jnp.sqrt(global_mean(jnp.square(centred))) + 1e-8)
+def standardise(
+    advantage: Float[Array, "*minibatch row"],
+) -> Float[Array, "*minibatch row"]:
+    """Zero mean and unit standard deviation over each global minibatch.
+
+    The last axis holds this device's rows of a minibatch.
+    """
+
+    def mean(x: Array) -> Array:
+        return jax.lax.pmean(x.mean(-1, keepdims=True), DEVICE)
+
+    centred = advantage - mean(advantage)
+    return centred / (jnp.sqrt(mean(jnp.square(centred))) + 1e-8)
 
 
 def surrogate(
@@ -51,24 +60,26 @@ def loss(
     """The loss to descend and what it is made of; `batch` is this device's share.
 
     `batch.advantage` is used as it is: standardise it beforehand if wanted.
+
+    Returns:
+        The global loss, and this device's parts of it (their means over devices are
+        the global ones; they are reduced once per update, not once per step).
     """
     policy = agent.policy(parameters["policy"], batch.observation)
     log_ratio = distributions.log_prob(policy, batch.action) - batch.log_prob
     objective = surrogate(log_ratio, batch.advantage, rates.clip_epsilon)
     value = agent.value(parameters["value"], batch.observation)
-    entropy = jnp.broadcast_to(distributions.entropy(policy), value.shape)
+    clipped = jnp.abs(jnp.expm1(log_ratio)) > rates.clip_epsilon
     info = LossInfo(
-        policy_loss=-global_mean(objective),
-        value_loss=0.5 * global_mean(jnp.square(value - batch.target)),
-        entropy=global_mean(entropy),
-        clip_fraction=global_mean(
-            (jnp.abs(jnp.expm1(log_ratio)) > rates.clip_epsilon).astype(value.dtype)
-        ),
-        approx_kl=global_mean(jnp.expm1(log_ratio) - log_ratio),
+        policy_loss=-objective.mean(),
+        value_loss=0.5 * jnp.square(value - batch.target).mean(),
+        entropy=distributions.entropy(policy).mean(),
+        clip_fraction=clipped.mean(dtype=value.dtype),
+        approx_kl=(jnp.expm1(log_ratio) - log_ratio).mean(),
     )
-    total = (
+    local = (
         info.policy_loss
         + rates.value_coefficient * info.value_loss
         - rates.entropy_coefficient * info.entropy
     )
-    return total, info
+    return jax.lax.pmean(local, DEVICE), info

@@ -1,9 +1,12 @@
 """Devices: which are used, how blocks are spread, and the two compiled functions.
 
-The environments of a run live in `num_blocks` logical blocks; D devices own
-`num_blocks / D` each. Seeds are a vmapped axis inside the mapped function.
+Devices form a grid, seeds × environments. Seeds need nothing of each other, so devices
+are given to seeds first; those of one seed share its environments, which live in
+`num_blocks` logical blocks, and add up their gradients. Seeds that share devices are a
+vmapped axis inside the mapped function.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,7 +24,10 @@ from fullscale.loss import DEVICE
 from fullscale.network import Agent
 from fullscale.state import Rates, TrainState, Worlds
 
-SPREAD = PartitionSpec(None, DEVICE)  # [seed, block, …]
+SEED = "seed"  # mesh axis over which seeds are spread
+PER_SEED = PartitionSpec(SEED)  # [seed, …]
+SPREAD = PartitionSpec(SEED, DEVICE)  # [seed, block, …]
+HISTORY = PartitionSpec(None, SEED)  # [update, seed]
 WHOLE = PartitionSpec()
 
 
@@ -32,21 +38,31 @@ def choose_devices(config: RunConfig, wanted: int | None) -> int:
         ConfigError: `wanted` devices do not exist or do not divide the blocks.
     """
     available = jax.device_count()
-    fitting = [d for d in range(1, available + 1) if config.num_blocks % d == 0]
+    fitting = [d for d in range(1, available + 1) if fits(config, d)]
     if wanted is None:
         return fitting[-1]
     if wanted not in fitting:
         raise ConfigError(
             f"devices = {wanted} should be one of {fitting}: there are {available} "
-            f"devices, and the run has {config.num_blocks} blocks to spread evenly"
+            f"devices for {config.num_seeds} seeds of {config.num_blocks} blocks each"
         )
     return wanted
 
 
-def make_mesh(devices: int) -> Mesh:
-    """A one-axis mesh over the first `devices` devices."""
+def fits(config: RunConfig, devices: int) -> bool:
+    """Whether so many devices share the seeds and blocks evenly."""
+    per_seed = devices // math.gcd(devices, config.num_seeds)
+    return config.num_blocks % per_seed == 0
+
+
+def make_mesh(devices: int, num_seeds: int = 1) -> Mesh:
+    """The first `devices` devices as a grid [seed, device], as many seeds as divide."""
+    seeds = math.gcd(devices, num_seeds)
     return jax.make_mesh(
-        (devices,), (DEVICE,), (AxisType.Auto,), devices=jax.devices()[:devices]
+        (seeds, devices // seeds),
+        (SEED, DEVICE),
+        (AxisType.Auto, AxisType.Auto),
+        devices=jax.devices()[:devices],
     )
 
 
@@ -60,7 +76,7 @@ def compile_start(
         return jax.vmap(one)(keys)
 
     return jax.jit(
-        jax.shard_map(begin, mesh=mesh, in_specs=WHOLE, out_specs=state_spec())
+        jax.shard_map(begin, mesh=mesh, in_specs=PER_SEED, out_specs=state_spec())
     )
 
 
@@ -95,25 +111,30 @@ def compile_chunk(
             )
 
         _, shapes = jax.eval_shape(jax.vmap(one), state)
-        empty = {k: jnp.zeros((capacity, *s.shape), s.dtype) for k, s in shapes.items()}
+        empty = {
+            name: jax.lax.pcast(
+                jnp.zeros((capacity, *shape.shape), shape.dtype), SEED, to="varying"
+            )
+            for name, shape in shapes.items()
+        }
         return jax.lax.fori_loop(0, count, body, (state, empty))
 
     spec = state_spec()
     mapped = jax.shard_map(
-        chunk, mesh=mesh, in_specs=(spec, WHOLE, WHOLE), out_specs=(spec, WHOLE)
+        chunk, mesh=mesh, in_specs=(spec, WHOLE, WHOLE), out_specs=(spec, HISTORY)
     )
     return jax.jit(mapped, donate_argnums=0)
 
 
 def state_spec() -> TrainState:
-    """How a state lies on the mesh: environments spread, everything else whole."""
+    """How a state lies on the mesh: seeds spread, and each seed's environments."""
     spread: Any = SPREAD
-    whole: Any = WHOLE
+    whole: Any = PER_SEED
     worlds = Worlds(spread, spread, spread, spread)
     return TrainState(learner=whole, worlds=worlds, key=whole, update=whole)
 
 
 def _blocks(config: RunConfig, mesh: Mesh) -> Int[Array, " block"]:
     """Global indices of this device's blocks."""
-    own = config.num_blocks // mesh.size
+    own = config.num_blocks // mesh.shape[DEVICE]
     return jax.lax.axis_index(DEVICE) * own + np.arange(own)

@@ -110,7 +110,7 @@ def compile_program(sizes: RunConfig, devices: int) -> Program:
     """The jitted functions for runs of these sizes on so many devices."""
     environment = make_environment(sizes)
     agent = make_agent(sizes, environment)
-    grid = mesh.make_mesh(devices)
+    grid = mesh.make_mesh(devices, sizes.num_seeds)
     return Program(
         environment=environment,
         agent=agent,

@@ -31,7 +31,7 @@ def make_rates(config: RunConfig) -> Rates:
 
 
 class Learner(NamedTuple):
-    """Parameters {"policy", "value"} and the optimiser's state."""
+    """Parameters {"policy", "value"}, and the optimiser's state over their ravel."""
 
     parameters: Any
     optimiser: Any

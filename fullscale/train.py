@@ -24,7 +24,7 @@ class Arguments:
     out: Path
     """Run folder to create: config.toml, metrics.jsonl, run.nc, parameters."""
     devices: int | None = None
-    """Devices to use; by default the most that fit (on a CPU: one per core)."""
+    """Devices to use; by default the most that fit (CPU: cores that share the seeds)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else."""
 
@@ -44,7 +44,7 @@ def _train(arguments: Arguments, run: RunConfig) -> int:
 
     if arguments.devices is not None and arguments.devices < 1:
         return _fail(f"--devices {arguments.devices} should be at least 1", 2)
-    runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_blocks, arguments.devices))
+    runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_seeds, arguments.devices))
     from fullscale.run import Diverged, train
 
     with progress(run, quiet=arguments.json) as report:

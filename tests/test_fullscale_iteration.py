@@ -1,5 +1,7 @@
 """The update as a whole: σ, ratio 1, device independence, seeds, one compile."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,6 +149,28 @@ def test_vmapped_seeds_equal_the_loop() -> None:
         )
 
 
+def test_seeds_on_devices_of_their_own_equal_the_vmapped_ones() -> None:
+    """Four seeds on 1, 2, 4 devices, and on 4 devices of which two share a seed."""
+    config = dataclasses.replace(SMALL_LQR, num_seeds=4)
+    results = []
+    for devices in (1, 2, 4):
+        one = setup(config, devices)
+        state, metrics = one.run(one.fresh(0, 4), one.rates(), 2)
+        assert metrics["outer_kl"].shape == (2, 4)
+        results.append(vector(state.learner.parameters))
+    pair = setup(dataclasses.replace(SMALL_LQR, num_seeds=2), 4)
+    state, _ = pair.run(pair.fresh(0, 2), pair.rates(), 2)
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-5, atol=1e-6)
+    leaves = jax.tree.leaves(state.learner.parameters)
+    one = setup(config, 1)
+    reference, _ = one.run(one.fresh(0, 4), one.rates(), 2)
+    for leaf, whole in zip(
+        leaves, jax.tree.leaves(reference.learner.parameters), strict=True
+    ):
+        np.testing.assert_allclose(leaf, whole[:2], rtol=1e-4, atol=1e-6)
+
+
 def test_seeds_differ() -> None:
     one = setup(SMALL_LQR)
     state, metrics = one.run(one.fresh(0, 2), one.rates(), 1)
@@ -210,7 +234,7 @@ def test_devices_that_do_not_exist_or_fit_are_refused() -> None:
 
 
 def test_the_mesh_axis_is_the_losses() -> None:
-    assert mesh.make_mesh(2).axis_names == (DEVICE,)
+    assert mesh.make_mesh(2).axis_names == (mesh.SEED, DEVICE)
 
 
 def test_metrics_of_an_update_are_what_is_promised() -> None:

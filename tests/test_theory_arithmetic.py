@@ -30,6 +30,7 @@ def test_align_follows_the_least_exact(fraction: F, real: float) -> None:
 def test_align_knows_numpy_scalars_and_symbols() -> None:
     x = sympy.Symbol("x")
     assert arithmetic.align(np.int64(3), 2) == (F(3), F(2))
+    assert isinstance(arithmetic.align(np.int64(3), 2)[0], F)
     assert arithmetic.align(np.float32(0.5), 2) == (0.5, 2.0)
     assert arithmetic.align(x, 2, F(1, 3)) == (x, 2, sympy.Rational(1, 3))
     assert isinstance(arithmetic.align(x, F(1, 3))[1], sympy.Rational)

@@ -42,6 +42,7 @@ def made(
     )
     parameters = Parameters(
         ddr_map=np.array([[14.0, 1.2, -2.0, 12.0, 0.3], [14.1, 1.1, -1.9, 12.1, 0.2]]),
+        pace=np.array([[-0.3], [-0.2]]),
         law=np.array(ROWS[family]),
         asymptote=np.array([-2.0, -2.0]),
         config_sd=np.array([0.05, 0.06]),
@@ -51,7 +52,11 @@ def made(
     return dataclasses.replace(
         SYNTHETIC,
         model=Model(
-            ddr_map=ddr_map, family=family, law_ddr=law_ddr, asymptote=asymptote
+            ddr_map=ddr_map,
+            family=family,
+            law_ddr=law_ddr,
+            asymptote=asymptote,
+            pace_terms=("num_envs",),
         ),
         point=calibration.rows(parameters, slice(0, 1)),
         draws=parameters,
@@ -162,11 +167,14 @@ def test_any_changed_digit_is_damage(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for index in rng.choice(digits, 100, replace=False):
         changed = text[:index] + str(int(text[index]) - 1) + text[index + 1 :]
-        if json.loads(changed) == json.loads(text):
-            continue  # the last digit of a float may not change it
         (tmp_path / "c.json").write_text(changed)
-        with pytest.raises(CalibrationError, match=r"damaged|version"):
-            calibration.load(tmp_path / "c.json")
+        try:
+            found = calibration.load(tmp_path / "c.json")
+        except CalibrationError:
+            continue
+        # The last digit of a float may not change the float.
+        assert found.content_hash == SYNTHETIC.content_hash
+        assert json.loads(changed) == json.loads(text)
 
 
 def test_a_failed_save_leaves_the_old_file(
@@ -212,9 +220,9 @@ def test_expected_values_equal_their_formulas(family: str, law_ddr: str) -> None
             x = math.log(n / 64)
             limit = math.exp(a0 + a1 * x + a2 * math.log(0.5))
             ddr = limit / (1 + math.exp(t0 + t1 * x) / budget)
-            gap = gap_of(
-                family, ROWS[family][draw], budget, limit if law_ddr == "limit" else ddr
-            )
+            paced = budget * math.exp(calibrated.draws.pace[draw, 0] * x)
+            used = limit if law_ddr == "limit" else ddr
+            gap = gap_of(family, ROWS[family][draw], paced, used)
             assert found.ddr[draw, cell] == pytest.approx(ddr, rel=1e-12)
             assert found.gap[draw, cell] == pytest.approx(gap, rel=1e-12)
             assert found.score[draw, cell] == pytest.approx(-2 - gap, rel=1e-12)
@@ -334,7 +342,7 @@ def test_seeds_are_at_least_one_and_fixed_knobs_may_be_given() -> None:
 
 
 def best_num_envs(calibrated: Calibration, budget: float) -> float:
-    grid = np.exp(np.linspace(-10, 30, 40001))
+    grid = np.exp(np.linspace(-10, 30, 8001))
     knobs = {"num_envs": grid}
     if "outer_learning_rate" in calibrated.varied:
         knobs["outer_learning_rate"] = np.ones_like(grid)
@@ -362,17 +370,17 @@ def test_a_synthetic_optimum_moves_as_it_was_told(
         num_draws=3,
     )
     expected = b / ((d + gamma) * slope)
-    np.testing.assert_allclose(calibrated.optimum_exponent(), expected, rtol=1e-9)
-    assert best_num_envs(calibrated, 1e5) == pytest.approx(32, rel=2e-3)
-    assert best_num_envs(calibrated, 1e6) == pytest.approx(32 * 10**expected, rel=2e-3)
+    np.testing.assert_allclose(calibrated.optimum_exponent(), expected, atol=1e-4)
+    assert best_num_envs(calibrated, 1e5) == pytest.approx(32, rel=6e-3)
+    assert best_num_envs(calibrated, 1e6) == pytest.approx(32 * 10**expected, rel=6e-3)
     found = calibrated.estimate(1e5, {"num_envs": 32})
     assert found.gap[0, 0] == pytest.approx(0.3)
 
 
 def test_an_exponent_of_zero_does_not_move_the_optimum() -> None:
     calibrated = Calibration.synthetic(budget_exponent=0)
-    assert np.all(calibrated.optimum_exponent() == 0)
-    assert best_num_envs(calibrated, 1e12) == pytest.approx(64, rel=2e-3)
+    np.testing.assert_allclose(calibrated.optimum_exponent(), 0, atol=1e-6)
+    assert best_num_envs(calibrated, 1e12) == pytest.approx(64, rel=6e-3)
 
 
 def test_draws_of_a_synthetic_calibration_spread_as_told() -> None:
@@ -382,14 +390,44 @@ def test_draws_of_a_synthetic_calibration_spread_as_told() -> None:
 
 
 @pytest.mark.parametrize("family", list(LAW_PARAMETERS))
-def test_optimum_exponent_is_the_slope_of_the_best(family: str) -> None:
+def test_the_best_value_equals_a_search(family: str) -> None:
     calibrated = made(family)
-    budget, step = 1e7, 0.05
-    low, high = (
-        best_num_envs(calibrated, budget * math.exp(s * step)) for s in (-1, 1)
-    )
-    measured = math.log(high / low) / (2 * step)
-    found = calibrated.optimum_exponent(budget=budget)
-    assert found[0] == pytest.approx(measured, abs=0.03)
+    where: KnobValues = {"outer_learning_rate": 1.0}
+    for budget in (1e6, 1e7):
+        found = calibrated.best_value("num_envs", budget, at=where)
+        expected = best_num_envs(calibrated, budget)
+        assert found[0] == pytest.approx(expected, rel=6e-3)
     with pytest.raises(CalibrationError, match="no fitted knob 'com'"):
-        calibrated.optimum_exponent("com")
+        calibrated.best_value("com", 1e6)
+
+
+def test_without_a_pace_the_best_ddr_sets_the_best_knob() -> None:
+    calibrated = made("joint")
+    still = dataclasses.replace(
+        calibrated,
+        draws=dataclasses.replace(calibrated.draws, pace=np.zeros((2, 1))),
+    )
+    slopes = calibrated.draws.ddr_map[:, 1]
+    expected = calibrated.ddr_exponent() / slopes
+    np.testing.assert_allclose(still.optimum_exponent(), expected, atol=1e-4)
+    # bias ∝ (B·N^c/√D)^(−s), D ∝ N^a: N* ∝ B^(s/(s(a/2 − c) + a/2)).
+    source, pace = calibrated.draws.law[:, 3], calibrated.draws.pace[:, 0]
+    paced = source / (source * (slopes / 2 - pace) + slopes / 2)
+    np.testing.assert_allclose(calibrated.optimum_exponent(), paced, atol=1e-4)
+
+
+def test_a_saturating_law_takes_its_exponent_at_a_budget() -> None:
+    calibrated = made("saturating")
+    low, high = calibrated.ddr_exponent(1e6), calibrated.ddr_exponent(1e12)
+    source = calibrated.draws.law[:, 4]
+    assert np.all(np.abs(high - 2 * source / (1 + source)) < np.abs(low - high))
+
+
+def test_where_nothing_is_best_there_is_no_value() -> None:
+    calibrated = made("joint")
+    law = calibrated.draws.law.copy()
+    law[:, 2] = 0.0  # no noise: the smaller N the better, without end
+    quiet = dataclasses.replace(
+        calibrated, draws=dataclasses.replace(calibrated.draws, law=law)
+    )
+    assert np.all(np.isnan(quiet.best_value("num_envs", 1e6)))

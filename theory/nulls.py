@@ -18,116 +18,21 @@ apex, and no curvature from it (none at all if every budget fails).
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 
-from theory import scores
-from theory.cells import Cells
-from theory.ddr_map import DdrMap, KnobValues, Values
+from theory.ddr_map import KnobValues, Values
 from theory.fit.map_fit import weighted_least_squares
 from theory.fit.two_stage import Fit
-from theory.forecast import cell_noise
-
-
-class Forecaster(Protocol):
-    """Anything that forecasts scores from a budget and knobs."""
-
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
-    ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What every null is fitted to.
-
-    Attributes:
-        x: log D∞ of the map.
-        log_budget: log of transitions.
-        y: outcome.
-        weights: bootstrap weights; the first row is all ones.
-        cells: the cells.
-        ddr_map: knobs → DDR.
-        coefficients: of the map.
-        asymptote: the known optimum, or None.
-        seed_sd: of one seed, in units of y.
-    """
-
-    x: Float[np.ndarray, "cell"]
-    log_budget: Float[np.ndarray, "cell"]
-    y: Float[np.ndarray, "cell"]
-    weights: Float[np.ndarray, "draw cell"]
-    cells: Cells
-    ddr_map: DdrMap
-    coefficients: Float[np.ndarray, "k"]
-    asymptote: float | None
-    seed_sd: float
-
-    @property
-    def sign(self) -> float:
-        """+1 if a small outcome is good (log gap), −1 if a large one is (score)."""
-        return -1.0 if self.asymptote is None else 1.0
-
-    def scores(
-        self,
-        mean: Float[np.ndarray, "draw cell"],
-        residual_sd: float,
-        budget: Values,
-        knobs: KnobValues,
-        num_seeds: int,
-    ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the score around draws of the mean outcome.
-
-        `residual_sd` is of cell means; the part of it that seeds explain is replaced
-        by that of `num_seeds` seeds.
-        """
-        trained = float(np.mean(self.seed_sd**2 / self.cells.num_seeds))
-        variance = max(residual_sd**2 - trained, 0.0) + self.seed_sd**2 / num_seeds
-        noise = cell_noise(self.ddr_map, budget, knobs, mean.shape)[0]
-        y = mean + np.sqrt(variance) * noise
-        return y if self.asymptote is None else self.asymptote - np.exp(y)
-
-    def position(self, knobs: KnobValues) -> Float[np.ndarray, "cell"]:
-        """Positions x of a forecast's cells."""
-        return self.ddr_map.log_limit(self.coefficients, knobs)
-
-
-def training(fit: Fit) -> Training:
-    """The cells of a fit as the nulls see them."""
-    cells, model = fit.cells, fit.model
-    known = fit.options.asymptote
-    coefficients = fit.point.ddr_map[0]
-    drawn = fit.bootstrap_weights
-    return Training(
-        x=model.ddr_map.log_limit(coefficients, cells.knobs),
-        log_budget=np.log(cells.transitions),
-        y=scores.outcome(cells.score, known),
-        weights=np.concatenate([np.ones((1, len(cells))), drawn]),
-        cells=cells,
-        ddr_map=model.ddr_map,
-        coefficients=coefficients,
-        asymptote=known,
-        seed_sd=_seed_sd(cells, known),
-    )
-
-
-def _seed_sd(cells: Cells, asymptote: float | None) -> float:
-    """Sd of the outcome of one seed, the same for all cells; 0 without repeats."""
-    several = cells.num_seeds > 1
-    if not np.any(several):
-        return 0.0
-    scale = np.ones(len(cells)) if asymptote is None else asymptote - cells.score
-    return float(np.sqrt(np.mean((cells.seed_variance / scale**2)[several])))
+from theory.null_data import Forecaster, NullData, null_data
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantDdr:
     """See `constant_ddr`. `bent` tells whether x² was kept."""
 
-    training: Training
+    data: NullData
     coefficients: Float[np.ndarray, "draw k"]
     residual_sd: float
     bent: bool
@@ -136,13 +41,13 @@ class ConstantDdr:
         self, budget: Values, knobs: KnobValues, num_seeds: int
     ) -> Float[np.ndarray, "draw cell"]:
         """Draws of the mean score over `num_seeds` seeds."""
-        x = self.training.position(knobs)
+        x = self.data.position(knobs)
         design = _plane(x, np.log(budget) + 0 * x, bent=self.bent)
         mean = self.coefficients[1:] @ design.T
-        return self.training.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
 
 
-def constant_ddr(data: Training) -> ConstantDdr:
+def constant_ddr(data: NullData) -> ConstantDdr:
     """Fit the null whose best DDR does not move with the budget."""
     for bent in (True, False):
         design = _plane(data.x, data.log_budget, bent=bent)
@@ -151,7 +56,7 @@ def constant_ddr(data: Training) -> ConstantDdr:
             break
     residuals = data.y - design @ coefficients[0]
     return ConstantDdr(
-        training=data,
+        data=data,
         coefficients=coefficients,
         residual_sd=_sd(residuals, design.shape[1]),
         bent=bent,
@@ -171,7 +76,7 @@ class Persistence:
         curves: budget → (x, y), x increasing.
     """
 
-    training: Training
+    data: NullData
     curves: Mapping[int, tuple[np.ndarray, np.ndarray]]
     residual_sd: float
 
@@ -179,7 +84,7 @@ class Persistence:
         self, budget: Values, knobs: KnobValues, num_seeds: int
     ) -> Float[np.ndarray, "draw cell"]:
         """Draws of the mean score over `num_seeds` seeds."""
-        x = self.training.position(knobs)
+        x = self.data.position(knobs)
         budgets = np.broadcast_to(np.asarray(budget, float), x.shape)
         known = np.array(list(self.curves))
         nearest = np.argmin(np.abs(np.log(budgets[:, None] / known)), axis=-1)
@@ -189,11 +94,11 @@ class Persistence:
                 for position, pick in zip(x, nearest, strict=True)
             ]
         )
-        mean = np.broadcast_to(y, (len(self.training.weights) - 1, len(y)))
-        return self.training.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        mean = np.broadcast_to(y, (len(self.data.weights) - 1, len(y)))
+        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
 
 
-def persistence(data: Training) -> Persistence:
+def persistence(data: NullData) -> Persistence:
     """Fit the null in which a new budget repeats the nearest one.
 
     Its spread is its own error in training: each budget forecast from the one below.
@@ -209,7 +114,7 @@ def persistence(data: Training) -> Persistence:
         for below, above in itertools.pairwise(order)
     ]
     return Persistence(
-        training=data,
+        data=data,
         curves={budget: curves[budget] for budget in order},
         residual_sd=_sd(np.concatenate(errors), 0),
     )
@@ -226,7 +131,7 @@ class MovingOptimum:
         fallbacks: budgets whose parabola bends the wrong way.
     """
 
-    training: Training
+    data: NullData
     place: Float[np.ndarray, "draw two"]
     height: Float[np.ndarray, "draw two"]
     curvature: Float[np.ndarray, "draw"]
@@ -237,9 +142,9 @@ class MovingOptimum:
         self, budget: Values, knobs: KnobValues, num_seeds: int
     ) -> Float[np.ndarray, "draw cell"]:
         """Draws of the mean score over `num_seeds` seeds."""
-        x = self.training.position(knobs)
+        x = self.data.position(knobs)
         mean = self.mean(x, np.log(budget) + 0 * x)[1:]
-        return self.training.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
 
     def mean(
         self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
@@ -251,7 +156,7 @@ class MovingOptimum:
         )
 
 
-def moving_optimum(data: Training) -> MovingOptimum:
+def moving_optimum(data: NullData) -> MovingOptimum:
     """Fit the null with an apex per budget and straight lines through the apexes."""
     budgets = np.unique(data.cells.budget)
     apexes = [_apex(data, data.cells.budget == budget) for budget in budgets]
@@ -266,7 +171,7 @@ def moving_optimum(data: Training) -> MovingOptimum:
     found = curvature != 0
     mean = np.sum(curvature, axis=-1) / np.maximum(np.sum(found, axis=-1), 1)
     model = MovingOptimum(
-        training=data,
+        data=data,
         place=place @ projector,
         height=height @ projector,
         curvature=mean,
@@ -280,7 +185,7 @@ def moving_optimum(data: Training) -> MovingOptimum:
 
 
 def _apex(
-    data: Training, here: np.ndarray
+    data: NullData, here: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x*, y*, curvature) of one budget per row of weights; curvature 0 if none."""
     x, y, weights = data.x[here], data.y[here], data.weights[:, here]
@@ -311,7 +216,7 @@ def _sd(residuals: np.ndarray, parameters: int) -> float:
 
 def fit_all(fit: Fit) -> Mapping[str, Forecaster]:
     """Every null, by name, fitted to the cells of a fit."""
-    data = training(fit)
+    data = null_data(fit)
     return {
         "constant_ddr": constant_ddr(data),
         "persistence": persistence(data),

@@ -34,7 +34,7 @@ class Arguments:
     num_envs: int = 128
     """Parallel environments."""
     devices: int | None = None
-    """Devices; by default one per core."""
+    """Devices; by default one."""
     updates: int = 32
     """Updates per timing."""
     repeats: int = 5
@@ -51,7 +51,7 @@ def main(arguments: Arguments) -> int:
         num_envs=arguments.num_envs,
         minibatch_size=arguments.minibatch_size,
     )
-    devices = runtime.cpu_devices(config.num_blocks, arguments.devices)
+    devices = runtime.cpu_devices(1, arguments.devices)
     runtime.set_up(cpu_devices=devices)
     trainer, learner = programs(config, devices, arguments.updates)
     times: dict[str, list[float]] = {"trainer": [], "learner": []}
@@ -136,7 +136,7 @@ def _learner(config: RunConfig, agent: Any, environment: Any, grid: Any) -> Any:
     from fullscale.state import Batch
     from fullscale.update import inner_loop
 
-    blocks_here = config.num_blocks // grid.size
+    blocks_here = config.num_blocks // grid.shape[DEVICE]
     rows = config.samples_per_update // grid.size
 
     def run(learner: Any, rates: Any, count: Any) -> Any:

@@ -55,7 +55,7 @@ def setup(config: RunConfig, devices: int = 1, capacity: int = 4) -> Setup:
     """Compile (lazily) a configuration for so many devices."""
     environment = make_environment(config)
     agent = make_agent(config, environment)
-    grid = mesh.make_mesh(devices)
+    grid = mesh.make_mesh(devices, config.num_seeds)
     return Setup(
         config,
         environment,

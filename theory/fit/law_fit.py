@@ -1,12 +1,10 @@
 """Stage 2: the search over exponents, around the projection of the levels.
 
-The joint law without a pace has one exponent, the source s: a grid over log s, then a
-golden section in the bracket of the best grid point. With more to search:
-Levenberg–Marquardt on deviance residuals, from several starts. Both work on all
-bootstrap draws side by side.
+Levenberg–Marquardt on deviance residuals, from several starts for an estimate and from
+the estimate for its bootstrap draws, all of them side by side.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +24,6 @@ STARTS: Mapping[str, tuple[tuple[float, ...], ...]] = {
 RATE_RANGE = (1e-3, 1e4)
 PACE_RANGE = (-5.0, 5.0)
 CHUNK = 250  # rows solved together: few enough for the processor's cache
-GOLDEN = (np.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +73,7 @@ def fit_law(problem: Problem, start: Float[np.ndarray, "q"] | None = None) -> La
     for first in range(0, len(problem.weights), CHUNK):
         rows = np.arange(first, min(first + CHUNK, len(problem.weights)))
         part = problem.rows(rows)
-        if problem.family == "joint" and problem.pace.shape[1] == 0:
-            found = _search_source(part)
-        else:
-            found = _search(part, start, *search_range(part))
+        found = _search(part, start, *search_range(part))
         theta.append(found[0])
         converged.append(found[1])
     joined = np.concatenate(theta)
@@ -127,59 +121,6 @@ def profile_deviance(
     return projection.solve(repeated, theta).deviance
 
 
-def _search_source(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    deviance = _Deviance(problem)
-    rows = len(problem.weights)
-    grid = np.log(source_grid("joint", 15))
-    values = np.stack([deviance(np.full(rows, g)) for g in grid], axis=-1)
-    best = np.argmin(values, axis=-1)
-    low = grid[np.maximum(best - 1, 0)]
-    high = grid[np.minimum(best + 1, len(grid) - 1)]
-    log_source = _golden_section(deviance, low, high)
-    # A minimum on the bound is found by the grid, never quite by the section.
-    at_grid = grid[best]
-    on_grid = np.min(values, axis=-1) <= deviance(log_source)
-    theta = np.where(on_grid, at_grid, log_source)[:, None]
-    return theta, np.ones(rows, dtype=bool)
-
-
-class _Deviance:
-    """Deviance as a function of log s; each call starts from the last one's means."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.mean: np.ndarray | None = None
-
-    def __call__(self, log_source: np.ndarray) -> np.ndarray:
-        solution = projection.solve(self.problem, log_source[:, None], self.mean)
-        self.mean = solution.mean
-        return solution.deviance
-
-
-def _golden_section(
-    function: Callable[[np.ndarray], np.ndarray],
-    low: np.ndarray,
-    high: np.ndarray,
-    steps: int = 16,
-) -> np.ndarray:
-    """Minimise one function per row, unimodal between low and high."""
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(steps):
-        go_left = at_left <= at_right
-        low, high = np.where(go_left, low, left), np.where(go_left, right, high)
-        probe = np.where(
-            go_left, high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        )
-        value = function(probe)
-        left, right = np.where(go_left, probe, right), np.where(go_left, left, probe)
-        at_left, at_right = (
-            np.where(go_left, value, at_right),
-            np.where(go_left, at_left, value),
-        )
-    return (low + high) / 2
-
-
 def _search(
     problem: Problem, start: np.ndarray | None, lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -215,20 +156,13 @@ def _log_rate_unit(problem: Problem) -> float:
 
 
 class _Residuals:
-    """Deviance residuals of the projected problem and their difference quotients."""
+    """Deviance residuals of the projected problem, and their Jacobian."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.mean: np.ndarray | None = None
 
     def __call__(self, theta: np.ndarray) -> levenberg.Evaluation:
-        step = 1e-4
-        base = projection.solve(self.problem, theta, self.mean)
-        self.mean = base.mean
-        columns = []
-        for index in range(theta.shape[1]):
-            moved = theta.copy()
-            moved[:, index] += step
-            solution = projection.solve(self.problem, moved, base.mean)
-            columns.append((solution.residuals - base.residuals) / step)
-        return base.residuals, np.stack(columns, axis=-1)
+        solution = projection.solve(self.problem, theta, self.mean)
+        self.mean = solution.mean
+        return solution.residuals, projection.jacobian(self.problem, theta, solution)

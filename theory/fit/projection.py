@@ -15,11 +15,12 @@ exponents.
 *Gaussian*, for scores with a free asymptote: one variance for all cells.
 """
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from theory.fit import non_negative
 
 SEARCHED = {
     "joint": ("source",),
@@ -30,6 +31,7 @@ GAMMA, GAUSSIAN = "gamma", "gaussian"
 MAX_ITERATIONS = 12
 # Without a floor under the means, a cell that no column reaches would weigh infinitely.
 TINY = 1e-12
+DIFFERENCE = 1e-5  # step of the difference quotients of the columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,7 @@ class Solution:
         log_bias: log of the bias coefficient; −∞ for none.
         log_noise: log of the noise coefficient; −∞ for none.
         mean: fitted means.
+        bias: the bias part of the gap.
         noise: the noise part of the gap.
         residuals: signed deviance residuals, weights included.
         deviance: their sum of squares.
@@ -85,6 +88,7 @@ class Solution:
     log_bias: Float[np.ndarray, "draw"]
     log_noise: Float[np.ndarray, "draw"]
     mean: Float[np.ndarray, "draw cell"]
+    bias: Float[np.ndarray, "draw cell"]
     noise: Float[np.ndarray, "draw cell"]
     residuals: Float[np.ndarray, "draw cell"]
     deviance: Float[np.ndarray, "draw"]
@@ -139,7 +143,7 @@ def solve(
     )
     if problem.noise_model == GAUSSIAN:
         columns[:, 1:] *= -1
-        levels = _non_negative(
+        levels = non_negative.solve(
             columns, problem.target, problem.weights, free_level=True
         )
         mean = (levels[:, None] @ columns)[:, 0]
@@ -152,10 +156,65 @@ def solve(
             log_bias=np.log(levels[:, 1]) - bias_scale[:, 0],
             log_noise=np.log(levels[:, 2]) - noise_scale[:, 0],
             mean=mean,
+            bias=np.abs(levels[:, 1:2] * columns[:, 1]),
             noise=np.abs(levels[:, 2:] * columns[:, 2]),
             residuals=weighted,
             deviance=np.sum(weighted**2, axis=-1),
         )
+
+
+def jacobian(
+    problem: Problem, theta: Float[np.ndarray, "draw q"], solution: Solution
+) -> Float[np.ndarray, "draw cell q"]:
+    """Derivatives of the weighted residuals, levels following (Kaufman 1975).
+
+    Levels at their optimum do not change the deviance to first order, so the gradient
+    is that at fixed levels, exactly; what moving levels could mend is projected out of
+    the columns, which makes the Gauss–Newton step that of the projected problem.
+
+    Args:
+        problem: cells and weights.
+        theta: what is searched.
+        solution: its levels.
+    """
+    sign = -1.0 if problem.noise_model == GAUSSIAN else 1.0
+    slope = (np.sqrt(problem.weights) * _residual_slopes(problem, solution.mean))[
+        ..., None
+    ]
+    columns = []
+    for index in range(theta.shape[1]):
+        ends = [theta.copy(), theta.copy()]
+        ends[0][:, index] -= DIFFERENCE
+        ends[1][:, index] += DIFFERENCE
+        low, high = (log_columns(problem, end) for end in ends)
+        bias, noise = (
+            (b - a) / (2 * DIFFERENCE) for a, b in zip(low, high, strict=True)
+        )
+        columns.append(sign * (solution.bias * bias + solution.noise * noise))
+    moved = slope * np.stack(columns, axis=-1)
+    active = np.stack([np.ones_like(solution.mean), solution.bias, solution.noise], -1)
+    active[..., 0] *= (solution.level != 0)[:, None]
+    return _without(moved, slope * active)
+
+
+def _residual_slopes(problem: Problem, mean: np.ndarray) -> np.ndarray:
+    """Derivative of each residual with respect to its mean."""
+    if problem.noise_model == GAUSSIAN:
+        return np.full_like(mean, -1.0)
+    ratio = problem.target / mean
+    root = residuals(problem, mean)
+    near = np.abs(root) < 1e-6
+    return -np.where(near, 1.0, (ratio - 1) / np.where(near, 1.0, root)) / mean
+
+
+def _without(moved: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """What is left of columns after projection on the active ones."""
+    scale = np.sqrt(np.sum(active**2, axis=1, keepdims=True)) + 1e-300
+    unit = active / scale
+    transposed = np.swapaxes(unit, 1, 2)
+    normal = transposed @ unit
+    normal[:, np.arange(3), np.arange(3)] += 1e-9
+    return moved - unit @ np.linalg.solve(normal, transposed @ moved)
 
 
 def residuals(
@@ -182,65 +241,10 @@ def _gamma(
     levels = np.zeros((len(mean), 3))
     for _ in range(MAX_ITERATIONS):
         weights = problem.weights / mean**2
-        levels = _non_negative(columns, problem.target, weights, free_level=False)
+        levels = non_negative.solve(columns, problem.target, weights, free_level=False)
         new = np.maximum((levels[:, None] @ columns)[:, 0], smallest)
         change = np.max(np.abs(new / mean - 1))
         mean = new
         if change < 1e-5:
             break
     return levels, mean
-
-
-def _non_negative(
-    columns: np.ndarray, target: np.ndarray, weights: np.ndarray, *, free_level: bool
-) -> np.ndarray:
-    """Least squares with non-negative levels, exactly: try every set of active columns.
-
-    With three columns there are seven sets; the best admissible one is the solution of
-    the non-negative problem.
-    """
-    weighted = columns * weights[:, None]
-    normal = weighted @ np.swapaxes(columns, -1, -2)
-    right = weighted @ target
-    best = _restricted(normal, right, (0, 1, 2))
-    first = 1 if free_level else 0
-    # The unconstrained solution is the answer wherever it is admissible.
-    rest = np.flatnonzero(np.any(best[:, first:] < 0, axis=-1))
-    if len(rest):
-        best[rest] = _best_subset(normal[rest], right[rest], first)
-    return best
-
-
-def _best_subset(normal: np.ndarray, right: np.ndarray, first: int) -> np.ndarray:
-    """The best admissible solution over all proper subsets of columns."""
-    best = np.zeros_like(right)
-    gain = np.full(len(right), -np.inf)
-    for active in _active_sets(free_level=first == 1):
-        levels = _restricted(normal, right, active)
-        admissible = np.all(levels[:, first:] >= 0, axis=-1)
-        # At a restricted minimum the reduction of the squares is levels·right.
-        value = np.where(admissible, np.sum(levels * right, axis=-1), -np.inf)
-        better = value > gain
-        gain = np.where(better, value, gain)
-        best = np.where(better[:, None], levels, best)
-    return best
-
-
-def _active_sets(*, free_level: bool) -> list[tuple[int, ...]]:
-    sizes = [s for k in (1, 2) for s in itertools.combinations(range(3), k)]
-    return [s for s in sizes if 0 in s or not free_level]
-
-
-def _restricted(
-    normal: np.ndarray, right: np.ndarray, active: tuple[int, ...]
-) -> np.ndarray:
-    """Unconstrained solution with only the active columns."""
-    index = np.array(active)
-    small = normal[:, index[:, None], index]
-    scale = np.sqrt(np.einsum("dii->di", small)) + 1e-300
-    small = small / (scale[:, :, None] * scale[:, None, :])
-    small[:, np.arange(len(index)), np.arange(len(index))] += 1e-12
-    solved = np.linalg.solve(small, (right[:, index] / scale)[..., None])[..., 0]
-    levels = np.zeros_like(right)
-    levels[:, index] = solved / scale
-    return levels

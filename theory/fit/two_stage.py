@@ -6,8 +6,9 @@ on it is attenuated; the knobs are instruments, and a forecast has nothing else 
 
 The bootstrap draws weights for whole configurations (all budgets and seeds together):
 exponential weights, the Bayesian bootstrap, under which no draw loses a knob level, as
-resampling with replacement would. Their variance is raised by C/(C − k) for the k map
-coefficients that C configurations have to pay for.
+resampling with replacement would. Their variance is raised by C/(C − k), for the k map
+coefficients that C configurations have to pay for, and by (t/z)², for percentiles of few
+configurations that are as wide as Student's.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.stats
 from jaxtyping import Float
 
 from theory import cells as cells_module
@@ -170,7 +172,9 @@ def bootstrap_weights(
     """Weights per draw and cell: one random weight per configuration, mean one."""
     configs, index = np.unique(cells.config, return_inverse=True)
     count, k = len(configs), 1 + len(stage_one.ddr_map.terms)
-    shape = max(count - k, 1) / count
+    freedom = max(count - k, 1)
+    student = scipy.stats.t.ppf(0.975, freedom) / scipy.stats.norm.ppf(0.975)
+    shape = freedom / count / student**2
     rng = np.random.default_rng(options.seed)
     drawn = rng.gamma(shape, 1 / shape, size=(options.draws, count))
     drawn /= np.mean(drawn, axis=-1, keepdims=True)
