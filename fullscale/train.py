@@ -24,7 +24,7 @@ class Arguments:
     out: Path
     """Run folder to create: config.toml, metrics.jsonl, run.nc, parameters."""
     devices: int | None = None
-    """Devices to use; by default the most that fit (CPU: cores that share the seeds)."""
+    """Devices to use; by default all that fit (CPU: cores that share the seeds)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else."""
 

@@ -436,7 +436,7 @@ def test_the_profile_equals_a_fit_at_each_source() -> None:
 def test_a_plateau_alone_does_not_identify_the_source() -> None:
     law = laws.JointLaw(floor=0.0, bias=0.0, noise=12.0, source=1.0)
     found = fit(simulate(1, law=law, transient=0.0), KNOWN)
-    assert found.estimates["source"].status in (Status.OPEN, Status.OPEN_BELOW)
+    assert found.estimates["source"].status is not Status.CONVERGED
     assert found.estimates["source"].value is None
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theory import laws
-from theory.forecast import seed_share
+from theory.forecast import Law, seed_share
 from theory.table import RunTable, from_rows
 
 
@@ -72,7 +71,7 @@ class Truth:
         asymptote: optimum, in score units.
     """
 
-    law: laws.JointLaw | laws.FreeLaw
+    law: Law
     ddr: float = 1.3e6
     slopes: Mapping[str, float]
     transient: float = 0.0

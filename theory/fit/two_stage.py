@@ -125,7 +125,8 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
     point = _parameters(stage_one, stage_two, options, spread.sds(ones))
     draws = _parameters(drawn_one, drawn_two, options, spread.sds(weights))
     settled = drawn_one.converged & drawn_two.converged
-    draws = rows(draws, settled)
+    if np.any(settled):  # else all are shown, and the status says what they are
+        draws = rows(draws, settled)
     profile = identification.profile(problem, stage_two)
     return Fit(
         options=options,
