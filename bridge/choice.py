@@ -10,10 +10,10 @@ is safe to use, the second how well the best is known.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from bridge.draws import member
 from bridge.errors import UsageError
+from theory.shapes import Float
 
 REGRET_MARGIN = 0.05  # percentage points / 100
 INTERVAL = (0.1, 0.9)

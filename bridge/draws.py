@@ -6,7 +6,8 @@ They equal `numpy.quantile`, whose first use imports `numpy.ma`: a fiftieth of a
 import math
 
 import numpy as np
-from jaxtyping import Float, Int
+
+from theory.shapes import Float, Int
 
 
 def quantile(draws: Float[np.ndarray, "draw"], level: float) -> float:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from bridge.errors import UsageError
 from bridge.predictive import Predictive, envelope
@@ -17,6 +16,7 @@ from bridge.prior import Prior
 from fullscale.config import RunConfig
 from theory.calibration import Calibration
 from theory.forecast import KNOWN, Forecast
+from theory.shapes import Float
 
 NOT_KNOBS = (
     "budget", "environment", "evaluation_episodes", "num_envs", "num_seeds",

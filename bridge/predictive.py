@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from bridge.draws import quantile
+from theory.shapes import Float
 
 NORMAL = statistics.NormalDist()
 LEVELS = (0.8, 0.99)  # central levels at which the envelope holds

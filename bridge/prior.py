@@ -30,9 +30,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from bridge.draws import quantile
+from theory.shapes import Float
 
 DOMAIN, ENVIRONMENT = "kinetix-sfl", "kinetix-sfl-m"
 SEED, NUM_DRAWS = 20260306, 4096

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
 
 from theory import sidecar, synthetic
 from theory.ddr_map import KnobValues, Values
 from theory.forecast import Forecast, Model, Parameters, Quantities
 from theory.saturating import SaturatingLaw
+from theory.shapes import Float
 from theory.sidecar import CalibrationError
 
 Real = float | int

@@ -24,7 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+
+from theory.shapes import Float
 
 SQUARE, PRODUCT = "^2", "*"
 Values = float | int | np.number | np.ndarray

@@ -29,11 +29,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from theory import laws
 from theory.ddr_map import DdrMap, KnobValues, Values
 from theory.saturating import SaturatingLaw
+from theory.shapes import Float
 
 Law = laws.JointLaw | laws.FreeLaw | SaturatingLaw
 LAW_PARAMETERS: Mapping[str, tuple[str, ...]] = {

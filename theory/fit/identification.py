@@ -20,7 +20,7 @@ from theory.fit.projection import Problem
 from theory.fit.status import Estimate, Status
 from theory.forecast import FREE, LAW_PARAMETERS, Model, Parameters
 
-GRID = 61
+GRID = 41
 LEVEL = 0.95
 
 

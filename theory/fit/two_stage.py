@@ -7,8 +7,8 @@ on it is attenuated; the knobs are instruments, and a forecast has nothing else 
 The bootstrap draws weights for whole configurations (all budgets and seeds together):
 exponential weights, the Bayesian bootstrap, under which no draw loses a knob level, as
 resampling with replacement would. Their variance is raised by C/(C − k), for the k map
-coefficients that C configurations have to pay for, and by (t/z)², for percentiles of few
-configurations that are as wide as Student's.
+coefficients that C configurations have to pay for, and by (t/z)², so that percentiles
+of few configurations are as wide as Student's.
 """
 
 import dataclasses
