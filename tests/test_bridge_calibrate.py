@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,14 +83,15 @@ def test_the_designs_optimum_is_theorys() -> None:
 
 def test_rows_are_one_per_seed_with_ratios_of_sums(tmp_path: Path) -> None:
     fake_run(small(seed=7), tmp_path / "run")
-    first, second = rows(storage.read(tmp_path / "run"))
+    made: list[dict[str, Any]] = rows(storage.read(tmp_path / "run"))
+    first, second = made
     assert (first["seed"], second["seed"]) == (7, 8)
     assert (first["score"], second["score"]) == (-2.0, -3.0)
     assert first["transitions"] == 4 * 2048
     total = 0.5 * (1 + 1 / 2 + 1 / 3 + 1 / 4)
-    np.testing.assert_allclose(first["ddr"], 4 * 2048 / total)  # type: ignore[arg-type]
+    np.testing.assert_allclose(first["ddr"], 4 * 2048 / total)
     half = 0.5 * (1 / 3 + 1 / 4)
-    np.testing.assert_allclose(first["ddr_second_half"], 2 * 2048 / half)  # type: ignore[arg-type]
+    np.testing.assert_allclose(first["ddr_second_half"], 2 * 2048 / half)
     assert first["plateau_score"] == -3.5
     assert first["last_quarter_entropy"] == 4.0
     assert first["ddr_noise"] is None
@@ -172,13 +174,13 @@ def test_the_shipped_calibration_says_what_is_on_record() -> None:
 
 def test_the_shipped_scores_are_those_of_the_record() -> None:
     record = forecasts.read(SHIPPED.forecasts)
-    again = forecasts.score(record, DESIGN, run_table.read(SHIPPED.held_out))
-    shipped = calibration.load(SHIPPED.sidecar).held_out
+    table = run_table.read(SHIPPED.held_out)
+    again: dict[str, Any] = forecasts.score(record, DESIGN, table)
+    shipped: dict[str, Any] = dict(calibration.load(SHIPPED.sidecar).held_out)
     assert shipped["forecasts"] == record["sha256"]
-    models = shipped["models"]
-    for name, values in again["models"].items():  # type: ignore[attr-defined]
-        np.testing.assert_allclose(values["crps"], models[name]["crps"])
-        assert values["coverage"] == models[name]["coverage"]
+    for name, values in again["models"].items():
+        np.testing.assert_allclose(values["crps"], shipped["models"][name]["crps"])
+        assert values["coverage"] == shipped["models"][name]["coverage"]
 
 
 def test_the_shipped_tables_hold_the_whole_design() -> None:
