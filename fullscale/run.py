@@ -35,6 +35,10 @@ class Diverged(RuntimeError):
     """A run whose parameters or metrics stopped being finite; the text says where."""
 
 
+class OutOfMemory(RuntimeError):
+    """A run that does not fit into the devices' memory."""
+
+
 def train(
     config: RunConfig,
     folder: Path,
@@ -56,12 +60,30 @@ def train(
         ConfigError: the configuration cannot run on these devices.
         StorageError: the folder cannot be written or holds a run.
         Diverged: a metric that must be finite was not.
+        OutOfMemory: the devices' memory does not hold it.
+        OSError: the disk is full; what was written before is intact.
     """
+    try:
+        return _train(config, folder, devices, report or _silent)
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            raise OutOfMemory(
+                f"num_envs × rollout_length = {config.num_envs} × "
+                f"{config.rollout_length}, num_seeds = {config.num_seeds} and "
+                f"hidden_sizes = {config.hidden_sizes} do not fit into memory; "
+                "use smaller ones or more devices"
+            ) from None
+        raise
+
+
+def _train(
+    config: RunConfig, folder: Path, devices: int | None, report: Report
+) -> dict[str, list[float]]:
     program = compile_program(sizes_of(config), mesh.choose_devices(config, devices))
     writer = RunWriter(folder, config, code_version())
     try:
         state = program.start(keys.base_keys(config.seed, config.num_seeds))
-        state = _loop(config, program.chunk, state, writer, report or _silent)
+        state = _loop(config, program.chunk, state, writer, report)
         parameters = state.learner.parameters
         write_parameters(folder, jax.device_get(parameters))
         scores = evaluate(

@@ -30,13 +30,17 @@ class Arguments:
 
 
 def main(arguments: Arguments) -> int:
-    """Train; returns the exit status (0 done, 2 bad input, 3 diverged)."""
+    """Train; returns the exit status (0 done, 2 bad input or full disk, 3 diverged)."""
     try:
         run = config_module.load(arguments.config)
         check_runnable(run)
         return _train(arguments, run)
     except (ConfigError, StorageError) as error:
         return _fail(str(error), 2)
+    except OSError as error:
+        return _fail(f"cannot write {str(arguments.out)!r}: {error.strerror}", 2)
+    except KeyboardInterrupt:
+        return _fail(f"interrupted; {str(arguments.out)!r} holds the run so far", 130)
 
 
 def _train(arguments: Arguments, run: RunConfig) -> int:
@@ -45,13 +49,15 @@ def _train(arguments: Arguments, run: RunConfig) -> int:
     if arguments.devices is not None and arguments.devices < 1:
         return _fail(f"--devices {arguments.devices} should be at least 1", 2)
     runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_seeds, arguments.devices))
-    from fullscale.run import Diverged, train
+    from fullscale.run import Diverged, OutOfMemory, train
 
     with progress(run, quiet=arguments.json) as report:
         try:
             evaluation = train(run, arguments.out, arguments.devices, report)
         except Diverged as error:
             return _fail(str(error), 3)
+        except OutOfMemory as error:
+            return _fail(str(error), 2)
     _print_result(arguments, run, evaluation)
     return 0
 

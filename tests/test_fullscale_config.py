@@ -106,6 +106,8 @@ def test_whole_floats_are_integers_and_integers_are_floats() -> None:
         ({"hidden_sizes": ()}, ["hidden_sizes"]),
         ({"minibatch_size": 500}, ["500", "512", "256", "4096"]),
         ({"budget": 100}, ["budget = 100", "4096"]),
+        ({"seed": 2**40}, ["seed", str(2**40)]),
+        ({"budget": 10**18}, ["budget", "updates", "more environments"]),
         ({"num_envs": 10**15}, ["num_envs", str(10**15)]),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -162,6 +163,44 @@ def test_a_run_that_diverges_says_where_and_exits_3(
     path = write(tmp_path / "c.toml", SMALL_LQR)
     assert call(path, tmp_path / "run", devices=1) == 3
     assert "not finite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (OSError(28, "No space left on device"), 2, "No space left"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (run_module.OutOfMemory("does not fit"), 2, "does not fit"),
+    ],
+)
+def test_what_stops_a_run_is_one_sentence(
+    tmp_path: Path,
+    error: BaseException,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(run_module, "train", stop)
+    path = write(tmp_path / "c.toml", SMALL_LQR)
+    assert call(path, tmp_path / "run", devices=1) == code
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_too_large_a_run_says_that_it_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(*_: object, **__: object) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    monkeypatch.setattr(run_module, "_train", exhaust)
+    with pytest.raises(run_module.OutOfMemory, match="num_envs × rollout_length"):
+        run_module.train(SMALL_LQR, tmp_path / "run")
 
 
 def test_a_killed_run_can_be_read(tmp_path: Path) -> None:
