@@ -92,7 +92,7 @@ class RunConfig:
         _check_types(self)
         _check_ranges(self)
         _check_minibatches(self)
-        _check_counters(self)
+        _check_seeds(self)
         if self.budget < self.samples_per_update:
             raise ConfigError(
                 f"budget = {self.budget} is less than one update of num_envs × "
@@ -278,20 +278,14 @@ def _require(config: RunConfig, name: str, accept: Callable, should: str) -> Non
         raise ConfigError(f"{name} = {value!r} should {should}")
 
 
-MAX_COUNT = 2**31 - 1  # updates and seeds are 32-bit on the device
+MAX_COUNT = 2**31 - 1  # seeds and updates are 32-bit on the device
 
 
-def _check_counters(config: RunConfig) -> None:
+def _check_seeds(config: RunConfig) -> None:
     if config.seed + config.num_seeds > MAX_COUNT:
         raise ConfigError(
             f"seed = {config.seed} with num_seeds = {config.num_seeds} should stay "
             f"below {MAX_COUNT}"
-        )
-    if config.updates > MAX_COUNT:
-        raise ConfigError(
-            f"budget = {config.budget} is {config.updates} updates of "
-            f"{config.samples_per_update} transitions; at most {MAX_COUNT} can be "
-            "counted: use more environments"
         )
 
 

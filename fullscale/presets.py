@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fullscale.config import ConfigError, RunConfig
+from fullscale.config import MAX_COUNT, ConfigError, RunConfig
 
 _BANDIT = {
     "num_envs": 512, "rollout_length": 1, "minibatch_size": 512, "update_epochs": 4,
@@ -73,6 +73,12 @@ def check_runnable(config: RunConfig) -> None:
         raise ConfigError(
             f"com = {config.com!r} cannot be trained yet, because PPO-EWMA is not part "
             'of this version; "reset" is plain PPO'
+        )
+    if config.updates > MAX_COUNT:
+        raise ConfigError(
+            f"budget = {config.budget} is {config.updates} updates of "
+            f"{config.samples_per_update} transitions; at most {MAX_COUNT} can be "
+            "counted: use more environments"
         )
 
 

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from fullscale import config as config_module
 from fullscale.config import ConfigError, RunConfig, dumps, from_mapping, loads
-from fullscale.presets import NOT_YET_TRAINABLE, PRESETS, check_trainable, preset
+from fullscale.presets import (
+    NOT_YET_TRAINABLE,
+    PRESETS,
+    check_runnable,
+    check_trainable,
+    preset,
+)
 from theory import columns
 
 rates = st.floats(1e-8, 1e3)
@@ -107,7 +113,6 @@ def test_whole_floats_are_integers_and_integers_are_floats() -> None:
         ({"minibatch_size": 500}, ["500", "512", "256", "4096"]),
         ({"budget": 100}, ["budget = 100", "4096"]),
         ({"seed": 2**40}, ["seed", str(2**40)]),
-        ({"budget": 10**18}, ["budget", "updates", "more environments"]),
         ({"num_envs": 10**15}, ["num_envs", str(10**15)]),
     ],
 )
@@ -146,6 +151,14 @@ def test_presets_are_valid_and_round_trip(name: str) -> None:
             check_trainable(name)
     else:
         check_trainable(name)
+
+
+def test_more_updates_than_can_be_counted_are_not_run() -> None:
+    with pytest.raises(ConfigError, match="use more environments"):
+        check_runnable(preset("lqr", 10**18))
+    with pytest.raises(ConfigError, match="PPO-EWMA"):
+        check_runnable(preset("lqr", 10**6, com=8.0))
+    check_runnable(preset("lqr", 10**6))
 
 
 def test_an_unknown_environment_is_refused_with_the_nearest() -> None:
