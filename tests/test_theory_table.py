@@ -167,6 +167,14 @@ def test_bad_rows_are_refused(bad: list, words: str) -> None:
         table.from_rows(bad)
 
 
+def test_an_inconsistent_table_is_not_written(tmp_path: Path) -> None:
+    whole = table.from_rows(rows(2))
+    twice = RunTable({name: values[[0, 0]] for name, values in whole.data.items()})
+    with pytest.raises(TableError, match="same run"):
+        table.write(tmp_path / "t.nc", twice)
+    assert not (tmp_path / "t.nc").exists()
+
+
 def test_a_refused_append_leaves_the_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.nc"
     table.append(path, rows(2))
