@@ -245,9 +245,9 @@ def gap_of(family: str, row: list[float], budget: float, ddr: float) -> float:
 def test_a_cell_alone_is_the_cell_among_others(
     budget: float, num_envs: float, seeds: int
 ) -> None:
-    calibrated = made("joint")
-    alone = calibrated.forecast(budget, {**KNOBS, "num_envs": num_envs}, seeds)
-    among = {**KNOBS, "num_envs": np.array([3.0, num_envs, 7.0])}
+    calibrated = SYNTHETIC
+    alone = calibrated.forecast(budget, {"num_envs": num_envs}, seeds)
+    among: KnobValues = {"num_envs": np.array([3.0, num_envs, 7.0])}
     together = calibrated.forecast(budget, among, seeds)
     for part in ("expected", "predictive"):
         for name in ("ddr", "gap", "score"):

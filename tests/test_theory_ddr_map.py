@@ -166,8 +166,10 @@ def test_products_are_kept_where_they_earn_it() -> None:
 
 def test_two_levels_get_no_square() -> None:
     design = dataclasses.replace(SMALL, num_envs=(16, 256))
-    data = bend(cells.from_table(simulate(1, design=design)), 0.2)
-    assert "num_envs^2" not in map_fit.fit_map(data).ddr_map.terms
+    data = cells.from_table(simulate(1, design=design))
+    assert map_fit.curved_terms(data) == ["num_envs*outer_learning_rate"]
+    three = cells.from_table(noisy_table())
+    assert map_fit.curved_terms(three)[1:] == ["num_envs^2", "outer_learning_rate^2"]
 
 
 def test_weighted_fit_equals_a_general_solver() -> None:
@@ -264,6 +266,25 @@ def test_levenberg_equals_a_general_solver_within_a_box(seed: int) -> None:
     assert settled.all()
     np.testing.assert_allclose(cost, 2 * general.cost, rtol=1e-5)
     np.testing.assert_allclose(theta, [general.x] * 2, atol=2e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_bound_does_not_stop_what_is_free(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(12, 1))
+    columns = base + 0.05 * rng.normal(size=(12, 3))  # hardly told apart
+    target = columns @ np.array([3.0, -2.0, 1.0]) + 0.1 * rng.normal(size=12)
+    lower, upper = np.full(3, -0.5), np.full(3, 1.5)
+
+    def evaluate(theta: np.ndarray) -> levenberg.Evaluation:
+        return theta @ columns.T - target, columns[None] + 0 * theta[:, None]
+
+    start = np.zeros((1, 3))
+    _, cost, settled = levenberg.minimise(evaluate, start, lower, upper)
+    general = scipy.optimize.lsq_linear(columns, target, bounds=(lower, upper))
+    assert settled.all()
+    assert cost[0] == pytest.approx(2 * general.cost, rel=1e-4)
 
 
 def test_simulated_ddr_noise_is_what_it_says() -> None:

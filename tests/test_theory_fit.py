@@ -350,7 +350,7 @@ def test_two_thirds_of_all_intervals_hold_the_truth_and_more() -> None:
 
 def test_the_scatter_is_what_was_simulated() -> None:
     noise = Noise(config=0.15, seed=0.5, ddr_config=0.1, ddr_seed=0.0)
-    design = dataclasses.replace(DESIGN, outer_learning_rate=(0.25, 0.35, 0.5, 0.7, 1))
+    design = dataclasses.replace(DESIGN, outer_learning_rate=(0.25, 0.35, 0.5, 0.7, 1.0))
     found = fit(simulate(2, design=design, noise=noise), KNOWN).point
     assert found.config_sd[0] == pytest.approx(0.15, rel=0.35)
     assert found.seed_sd[0] == pytest.approx(0.5, rel=0.2)

@@ -134,14 +134,15 @@ def test_constant_ddr_drops_the_square() -> None:
 def test_moving_optimum_falls_back_on_the_best_cell() -> None:
     budgets = np.unique(BASE.cells.budget)
     sign = np.where(BASE.cells.budget == budgets[1], -1.0, 1.0)
-    y = 3 - 0.5 * LOG_BUDGET + 0.1 * sign * (X - MIDDLE) ** 2
+    y = 3 - 0.5 * LOG_BUDGET + 0.1 * sign * (X - MIDDLE + 1) ** 2
     data = made(y)
     fitted = nulls.moving_optimum(data)
     assert fitted.fallbacks == (int(budgets[1]),)
     assert fitted.curvature[0] == pytest.approx(0.1)
     here = BASE.cells.budget == budgets[1]
     apex = X[here][np.argmin(y[here])]
-    places = [MIDDLE, apex, MIDDLE]
+    assert apex == np.max(X)
+    places = [MIDDLE - 1, apex, MIDDLE - 1]
     steps = np.log(budgets) - np.mean(np.log(budgets))
     slope = np.polyfit(steps, places, 1)[0]
     assert fitted.place[0, 1] == pytest.approx(slope, abs=1e-6)
@@ -178,6 +179,17 @@ def test_fewer_seeds_scatter_more() -> None:
         for seeds in (1, 100)
     )
     assert wide > 1.2 * narrow
+
+
+def test_seed_noise_is_not_counted_twice() -> None:
+    data = dataclasses.replace(null_data(BASE), seed_sd=0.5)
+    assert set(data.cells.num_seeds) == {5}
+    mean = np.zeros((300, 3))
+    for seeds, variance in ((5, 0.3**2), (1, 0.3**2 + 0.5**2 * (1 - 1 / 5))):
+        y = np.log(OPTIMUM - data.scores(mean, 0.3, 1e7, KNOBS, seeds))
+        np.testing.assert_allclose(y.std(axis=0), np.sqrt(variance), rtol=0.01)
+    y = np.log(OPTIMUM - data.scores(mean, 0.01, 1e7, KNOBS, 5))
+    np.testing.assert_allclose(y.std(axis=0), 0.5 / np.sqrt(5), rtol=0.01)
 
 
 @settings(max_examples=5)
