@@ -8,6 +8,8 @@ import hypothesis
 import jax
 import pytest
 
+from tests.support import statistical
+
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -30,3 +32,12 @@ def _compile_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ["PPO_OUTER_LOOP_CACHE"] = folder
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How likely it is that statistical assertions of this run failed falsely."""
+    if statistical.DECLARED:
+        terminalreporter.write_line(
+            f"{len(statistical.DECLARED)} statistical assertions declared false-failure "
+            f"rates of {statistical.total_declared_rate():.2g} in all"
+        )
