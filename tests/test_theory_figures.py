@@ -51,14 +51,15 @@ def test_transient_is_the_exact_second_moment_and_ends_at_the_plateau() -> None:
     assert updates[0] == 1
     assert updates[-1] == 500
     level = loop.stationary(10.0, 100.0).loss
-    levels = [line.get_ydata()[0] for line in axes.lines if line.get_ls() == "--"]
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    levels = [float(np.asarray(line.get_ydata())[0]) for line in dashed]
     assert levels == [pytest.approx(level)]
     assert gap[-1] == pytest.approx(level)
 
 
 def test_an_unstable_loop_says_so_and_has_no_level() -> None:
     (axes,) = panels(transient())
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    _, labels = axes.get_legend_handles_labels()
     assert labels == ["plain", "wild (unstable)"]
 
 

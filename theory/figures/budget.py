@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from theory import cells as cells_module
 from theory.calibrated import Calibration
+from theory.ddr_map import Values
 from theory.figures.canvas import GREY, canvas, colour
 from theory.table import RunTable
 
@@ -85,7 +86,7 @@ def _best_ddr(calibration: Calibration, knob: str, budget: float) -> np.ndarray:
     best = calibration.best_value(knob, budget)
     centres = calibration.model.ddr_map.centres
     found = np.isfinite(best)
-    knobs = {**centres, knob: np.where(found, best, centres[knob])}
+    knobs: dict[str, Values] = {**centres, knob: np.where(found, best, centres[knob])}
     ddr = calibration.model.expected(calibration.draws, budget, knobs).ddr
     return np.where(found, np.diagonal(ddr), np.nan)
 
