@@ -16,7 +16,7 @@ from theory.arithmetic import (
     whole_number,
 )
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import MomentMap, moment_map
+from theory.outer.moments import LinearMap
 
 
 def effective_step(
@@ -149,9 +149,9 @@ class EwmaGradient(Loop):
             step=2 * alpha * alpha * (spread + 2 * kappa * beta * beta) / margin,
         )
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def linear_map(self) -> LinearMap:
         """State (x, r)."""
         alpha, kappa, mix = self.learning_rate, self.penalty, 1 / (1 + self.com)
         keep = 1 - alpha * self.curvature - kappa
         matrix = ((keep, kappa), (mix * keep, 1 - mix + mix * kappa))
-        return moment_map(matrix, (-alpha, -mix * alpha), noise)
+        return LinearMap(matrix, (-alpha, -mix * alpha))

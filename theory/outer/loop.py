@@ -26,7 +26,7 @@ from theory.arithmetic import (
     where,
     whole_number,
 )
-from theory.outer.moments import MomentMap
+from theory.outer.moments import LinearMap, MomentMap, moment_map
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,13 @@ class Loop(ABC):
         """Stationary moments per unit gradient variance, valid where stable."""
 
     @abstractmethod
+    def linear_map(self) -> LinearMap:
+        """One update of the state, whose first variable is x and second r."""
+
     def one_update(self, noise: Number) -> MomentMap:
         """The moment map of one update whose gradient variance at x = 0 is `noise`."""
+        (row, other), (gain, other_gain) = self.linear_map()
+        return moment_map((row, other), (gain, other_gain), noise)
 
     def samples(self, samples_per_update: Number) -> Number:
         """The samples per update, checked; a loop may insist on its own."""

@@ -15,6 +15,18 @@ Triple = tuple[Number, Number, Number]
 Pair = tuple[Number, Number]
 
 
+class LinearMap(NamedTuple):
+    """One update z' = Mz + gξ of a loop's state.
+
+    Attributes:
+        matrix: M, by rows.
+        gain: g, what the update's gradient noise ξ is multiplied by.
+    """
+
+    matrix: tuple[tuple[Number, ...], ...]
+    gain: tuple[Number, ...]
+
+
 class MomentMap(NamedTuple):
     """An affine map of the moments (E x², E xr, E r²).
 

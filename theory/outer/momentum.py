@@ -11,7 +11,7 @@ from theory.arithmetic import (
     where,
 )
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import MomentMap, moment_map
+from theory.outer.moments import LinearMap
 
 
 def heavy_ball(outer_step: Number, curvature: Number, momentum: Number) -> "HeavyBall":
@@ -73,7 +73,7 @@ class HeavyBall(Loop):
         variance = eta * (1 + mu) / (h * margin)
         return Moments(variance, variance, variance, 2 * eta * eta / margin)
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def linear_map(self) -> LinearMap:
         """State (x, x_previous)."""
         a, mu = self.outer_step * self.curvature, self.momentum
-        return moment_map(((1 + mu - a, -mu), (1, 0)), (-self.outer_step, 0), noise)
+        return LinearMap(((1 + mu - a, -mu), (1, 0)), (-self.outer_step, 0))

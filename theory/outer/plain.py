@@ -12,7 +12,7 @@ from theory.arithmetic import (
     where,
 )
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import MomentMap, moment_map
+from theory.outer.moments import LinearMap, MomentMap, moment_map
 
 
 def sgd(outer_step: Number, curvature: Number) -> "Sgd":
@@ -66,9 +66,9 @@ class Sgd(Loop):
         variance = eta / (h * (2 - eta * h))
         return Moments(variance, variance, variance, 2 * eta * eta / (2 - eta * h))
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def linear_map(self) -> LinearMap:
         """State (x, x): there is no reference."""
-        return _descent(self.outer_step, self.curvature, noise, 0)
+        return _descent(self.outer_step, self.curvature)
 
 
 def multiplicative(
@@ -138,10 +138,15 @@ class Multiplicative(Loop):
         variance = eta / self._margin()
         return Moments(variance, variance, variance, 2 * eta * h * variance)
 
+    def linear_map(self) -> LinearMap:
+        """State (x, x), given ξ, whose variance depends on x."""
+        return _descent(self.outer_step, self.curvature)
+
     def one_update(self, noise: Number) -> MomentMap:
-        """State (x, x): there is no reference."""
+        """As for `sgd`, with E ξ² growing with E x²."""
         slope = self.noise_slope / self.samples_per_update
-        return _descent(self.outer_step, self.curvature, noise, slope)
+        (row, other), (gain, other_gain) = self.linear_map()
+        return moment_map((row, other), (gain, other_gain), noise, slope)
 
     def samples(self, samples_per_update: Number) -> Number:
         """The loop's own n; anything else is refused."""
@@ -159,6 +164,6 @@ class Multiplicative(Loop):
         return h * (2 - eta * h) - eta * self.noise_slope / self.samples_per_update
 
 
-def _descent(eta: Number, h: Number, noise: Number, slope: Number) -> MomentMap:
+def _descent(eta: Number, h: Number) -> LinearMap:
     decay = 1 - eta * h
-    return moment_map(((decay, 0), (decay, 0)), (-eta, -eta), noise, slope)
+    return LinearMap(((decay, 0), (decay, 0)), (-eta, -eta))

@@ -15,7 +15,7 @@ from theory.arithmetic import (
     where,
 )
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import MomentMap, moment_map
+from theory.outer.moments import LinearMap
 
 
 def ewma_linear(
@@ -83,11 +83,11 @@ class EwmaLinear(Loop):
             step=2 * eta * eta * (1 + beta * beta + a * beta * (1 + beta)) / margin,
         )
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def linear_map(self) -> LinearMap:
         """State (x, r)."""
         eta, mix = self.outer_step, 1 / (1 + self.com_updates)
         a = eta * self.curvature
-        return moment_map(((-a, 1), (-mix * a, 1)), (-eta, -mix * eta), noise)
+        return LinearMap(((-a, 1), (-mix * a, 1)), (-eta, -mix * eta))
 
 
 def ewma_proximal(
@@ -157,12 +157,12 @@ class EwmaProximal(Loop):
             step=2 * (eta * shrink) ** 2 * (margin - 1 + beta * beta) / margin,
         )
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def linear_map(self) -> LinearMap:
         """State (x, r)."""
         eta, mix = self.outer_step, 1 / (1 + self.com_updates)
         shrink = 1 / (1 + eta * self.curvature)
         matrix = ((0, shrink), (0, 1 - mix + mix * shrink))
-        return moment_map(matrix, (-eta * shrink, -mix * eta * shrink), noise)
+        return LinearMap(matrix, (-eta * shrink, -mix * eta * shrink))
 
 
 def _checked(
