@@ -66,3 +66,11 @@ def rotations(size: int) -> st.SearchStrategy[np.ndarray]:
 def spectra(size: int = 4) -> st.SearchStrategy[list[Fraction]]:
     """Curvatures in (0, 1], repeats allowed."""
     return st.lists(fractions_between(0, 1), min_size=1, max_size=size)
+
+
+def positive_matrices(size: int, spread: float = 10) -> st.SearchStrategy[np.ndarray]:
+    """Symmetric positive matrices, of eigenvalues from 1/spread to spread."""
+    exponents = hnp.arrays(np.float64, size, elements=st.floats(-1, 1))
+    return st.builds(
+        lambda axes, e: axes * spread**e @ axes.T, rotations(size), exponents
+    ).map(lambda matrix: (matrix + matrix.T) / 2)
