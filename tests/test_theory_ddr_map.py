@@ -252,7 +252,7 @@ def test_levenberg_equals_a_general_solver_within_a_box(seed: int) -> None:
     x = rng.uniform(0, 3, size=20)
     y = 2 * np.exp(-1.3 * x) + 0.05 * rng.normal(size=20)
 
-    def evaluate(theta: np.ndarray) -> levenberg.Evaluation:
+    def evaluate(theta: np.ndarray, _: np.ndarray) -> levenberg.Evaluation:
         decay = np.exp(-theta[:, 1:] * x)
         jacobian = np.stack([decay, -theta[:, :1] * x * decay], axis=-1)
         return theta[:, :1] * decay - y, jacobian
@@ -261,7 +261,9 @@ def test_levenberg_equals_a_general_solver_within_a_box(seed: int) -> None:
     starts = np.array([[1.0, 1.0], [0.5, 3.0]])
     theta, cost, settled = levenberg.minimise(evaluate, starts, lower, upper)
     general = scipy.optimize.least_squares(
-        lambda t: evaluate(t[None])[0][0], [1.0, 1.0], bounds=(lower, upper)
+        lambda t: evaluate(t[None], np.zeros(1, int))[0][0],
+        [1.0, 1.0],
+        bounds=(lower, upper),
     )
     assert settled.all()
     np.testing.assert_allclose(cost, 2 * general.cost, rtol=1e-5)
@@ -277,7 +279,7 @@ def test_a_bound_does_not_stop_what_is_free(seed: int) -> None:
     target = columns @ np.array([3.0, -2.0, 1.0]) + 0.1 * rng.normal(size=12)
     lower, upper = np.full(3, -0.5), np.full(3, 1.5)
 
-    def evaluate(theta: np.ndarray) -> levenberg.Evaluation:
+    def evaluate(theta: np.ndarray, _: np.ndarray) -> levenberg.Evaluation:
         return theta @ columns.T - target, columns[None] + 0 * theta[:, None]
 
     start = np.zeros((1, 3))

@@ -125,22 +125,20 @@ def _search(
     problem: Problem, start: np.ndarray | None, lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Levenberg–Marquardt from one start or several; the best per row."""
-    starts = _starts(problem) if start is None else [start]
-    results = [
-        levenberg.minimise(
-            _Residuals(problem),
-            np.tile(s, (len(problem.weights), 1)),
-            lower,
-            upper,
-            iterations=40,
-            tolerance=1e-7,
-        )
-        for s in starts
-    ]
-    pick = np.argmin([cost for _, cost, _ in results], axis=0)
-    row = np.arange(len(pick))
-    theta = np.stack([theta for theta, _, _ in results])[pick, row]
-    return theta, np.stack([done for _, _, done in results])[pick, row]
+    starts = np.stack(_starts(problem) if start is None else [start])
+    count = len(problem.weights)
+    row = np.tile(np.arange(count), len(starts))
+    bounds = (np.broadcast_to(b, (count, starts.shape[1]))[row] for b in (lower, upper))
+    theta, cost, settled = levenberg.minimise(
+        _Residuals(problem.rows(row)),
+        np.repeat(starts, count, axis=0),
+        *bounds,
+        iterations=40,
+        tolerance=1e-7,
+    )
+    pick = np.argmin(cost.reshape(len(starts), count), axis=0) * count
+    pick = pick + np.arange(count)
+    return theta[pick], settled[pick]
 
 
 def _starts(problem: Problem) -> list[np.ndarray]:
@@ -160,9 +158,10 @@ class _Residuals:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.mean: np.ndarray | None = None
+        self.mean = np.tile(problem.target, (len(problem.weights), 1))
 
-    def __call__(self, theta: np.ndarray) -> levenberg.Evaluation:
-        solution = projection.solve(self.problem, theta, self.mean)
-        self.mean = solution.mean
-        return solution.residuals, projection.jacobian(self.problem, theta, solution)
+    def __call__(self, theta: np.ndarray, rows: np.ndarray) -> levenberg.Evaluation:
+        part = self.problem.rows(rows)
+        solution = projection.solve(part, theta, self.mean[rows])
+        self.mean[rows] = solution.mean
+        return solution.residuals, projection.jacobian(part, theta, solution)

@@ -7,13 +7,14 @@ draws side by side is some hundred times faster than a loop over a general solve
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-Evaluation = tuple[Float[np.ndarray, "draw n"], Float[np.ndarray, "draw n q"]]
+Rows = Int[np.ndarray, "active"]
+Evaluation = tuple[Float[np.ndarray, "active n"], Float[np.ndarray, "active n q"]]
 
 
 def minimise(
-    evaluate: Callable[[Float[np.ndarray, "draw q"]], Evaluation],
+    evaluate: Callable[[Float[np.ndarray, "active q"], Rows], Evaluation],
     start: Float[np.ndarray, "draw q"],
     lower: Float[np.ndarray, "*draw q"],
     upper: Float[np.ndarray, "*draw q"],
@@ -26,40 +27,74 @@ def minimise(
     """Minimise ½|r(θ)|² per draw, θ clipped to a box.
 
     Args:
-        evaluate: θ → residuals and their Jacobian.
+        evaluate: θ of some draws, and which → residuals and their Jacobian.
         start: θ to begin with, one row per draw.
         lower: least θ, for all draws or per draw.
         upper: greatest θ, for all draws or per draw.
         iterations: at most this many steps.
-        tolerance: a draw has converged when a step changes its cost by less than this
-            fraction.
+        tolerance: a draw has converged, and is left alone, when a step that is hardly
+            damped changes its cost by less than this fraction.
 
     Returns:
         θ, the cost |r|², and whether each draw converged.
     """
-    theta = np.clip(start, lower, upper)
-    damping = np.full(len(theta), 1e-3)
-    residuals, jacobian = evaluate(theta)
-    cost = np.sum(residuals**2, axis=-1)
-    settled = np.zeros(len(theta), dtype=bool)
+    box = tuple(np.broadcast_to(bound, start.shape) for bound in (lower, upper))
+    theta = np.clip(start, *box)
+    rows = np.arange(len(theta))
+    now = _State(theta, np.full(len(theta), 1e-3), *evaluate(theta, rows))
+    cost, settled = now.cost.copy(), np.zeros(len(theta), dtype=bool)
     for _ in range(iterations):
-        free = _free(theta, residuals, jacobian, (lower, upper))
-        step = _step(residuals, jacobian * free[:, None, :], damping)
-        proposal = np.clip(theta + step, lower, upper)
-        new_residuals, new_jacobian = evaluate(proposal)
-        new_cost = np.sum(new_residuals**2, axis=-1)
-        better = new_cost <= cost
-        change = np.abs(cost - new_cost) <= tolerance * cost + 1e-300
-        small = np.max(np.abs(proposal - theta), axis=-1, initial=0.0) <= 1e-10
-        settled |= (better & change) | small
-        damping = np.clip(np.where(better, damping / 5, damping * 8), 1e-12, 1e12)
-        theta = np.where(better[:, None], proposal, theta)
-        residuals = np.where(better[:, None], new_residuals, residuals)
-        jacobian = np.where(better[:, None, None], new_jacobian, jacobian)
-        cost = np.where(better, new_cost, cost)
-        if np.all(settled):
+        proposal = now.proposal(box[0][rows], box[1][rows])
+        new = _State(proposal, now.damping / 5, *evaluate(proposal, rows))
+        better = new.cost <= now.cost
+        change = np.abs(now.cost - new.cost) <= tolerance * now.cost + 1e-300
+        small = np.max(np.abs(proposal - now.theta), axis=-1, initial=0.0) <= 1e-10
+        done = better & change & (now.damping <= 1) | small
+        now.accept(new, better)
+        theta[rows], cost[rows], settled[rows] = now.theta, now.cost, done
+        if np.any(done):
+            rows, now = rows[~done], now.kept(~done)
+        if len(rows) == 0:
             break
     return theta, cost, settled
+
+
+class _State:
+    """Where the draws still at work stand."""
+
+    def __init__(
+        self,
+        theta: np.ndarray,
+        damping: np.ndarray,
+        residuals: np.ndarray,
+        jacobian: np.ndarray,
+    ) -> None:
+        self.theta = theta
+        self.damping = np.clip(damping, 1e-12, 1e12)
+        self.residuals = residuals
+        self.jacobian = jacobian
+        self.cost = np.einsum("dn,dn->d", residuals, residuals)
+
+    def proposal(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """Where the damped step leads."""
+        free = _free(self.theta, self.residuals, self.jacobian, (lower, upper))
+        step = _step(self.residuals, self.jacobian * free[:, None, :], self.damping)
+        return np.clip(self.theta + step, lower, upper)
+
+    def accept(self, new: "_State", better: np.ndarray) -> None:
+        """Take the better rows of a new state; damp the others more."""
+        self.damping = np.where(better, new.damping, np.minimum(self.damping * 8, 1e12))
+        for name in ("theta", "residuals", "jacobian", "cost"):
+            getattr(self, name)[better] = getattr(new, name)[better]
+
+    def kept(self, chosen: np.ndarray) -> "_State":
+        """The chosen rows."""
+        return _State(
+            self.theta[chosen],
+            self.damping[chosen],
+            self.residuals[chosen],
+            self.jacobian[chosen],
+        )
 
 
 def _free(
@@ -69,7 +104,7 @@ def _free(
     box: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """Coordinates that are not held at a bound by the gradient."""
-    gradient = (np.swapaxes(jacobian, -1, -2) @ residuals[..., None])[..., 0]
+    gradient = np.einsum("dnq,dn->dq", jacobian, residuals)
     held = (theta <= box[0]) & (gradient > 0) | (theta >= box[1]) & (gradient < 0)
     return ~held
 

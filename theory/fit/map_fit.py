@@ -213,25 +213,19 @@ class _Transient:
         rows = np.tile(start, (len(self.root), 1))
         return levenberg.minimise(self._evaluate, rows, lower, upper)
 
-    def _evaluate(self, theta: np.ndarray) -> levenberg.Evaluation:
+    def _evaluate(self, theta: np.ndarray, rows: np.ndarray) -> levenberg.Evaluation:
+        root = self.root[rows]
         excess = theta[:, self.k :] @ self.transient.T - self.log_budget
         share = 1 / (1 + np.exp(-np.clip(excess, -700, 700)))
         residuals = self.model(theta) - self.target
-        shape = (len(theta), len(self.target), self.k)
-        left = np.broadcast_to(self.limit, shape)
-        right = -share[..., None] * self.transient
-        jacobian = np.concatenate([left, right], axis=-1) * self.root[..., None]
-        return self._with_prior(residuals * self.root, jacobian, theta)
-
-    def _with_prior(
-        self, residuals: np.ndarray, jacobian: np.ndarray, theta: np.ndarray
-    ) -> levenberg.Evaluation:
-        """Append the weak prior on the slopes of log τ as further residuals."""
+        # The weak prior on the slopes of log τ is further residuals, at the end.
         slopes = theta[:, self.k + 1 :]
-        rows = np.zeros((len(theta), slopes.shape[1], theta.shape[1]))
-        index = np.arange(slopes.shape[1])
-        rows[:, index, self.k + 1 + index] = SLOPE_PRIOR
+        cells, index = len(self.target), np.arange(self.q - 1)
+        jacobian = np.zeros((len(theta), cells + self.q - 1, self.k + self.q))
+        jacobian[:, :cells, : self.k] = root[..., None] * self.limit
+        jacobian[:, :cells, self.k :] = -(root * share)[..., None] * self.transient
+        jacobian[:, cells + index, self.k + 1 + index] = SLOPE_PRIOR
         return (
-            np.concatenate([residuals, SLOPE_PRIOR * slopes], axis=-1),
-            np.concatenate([jacobian, rows], axis=1),
+            np.concatenate([residuals * root, SLOPE_PRIOR * slopes], axis=-1),
+            jacobian,
         )

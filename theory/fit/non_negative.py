@@ -1,13 +1,15 @@
 """Non-negative least squares with three columns, exactly, for many rows at once.
 
-With three columns there are seven sets of active ones; the best admissible restricted
-solution is the solution.
+With three columns there are seven sets of active ones, each with a solution in closed
+form (Cramer's rule on columns of unit length); the best admissible one is the solution.
 """
-
-import itertools
 
 import numpy as np
 from jaxtyping import Float
+
+RIDGE = 1e-12  # on squared lengths of one, so that twin columns share their level
+SINGULAR = 1e-13  # a determinant that is rounding error
+PAIRS = ((0, 1), (0, 2), (1, 2))
 
 
 def solve(
@@ -28,45 +30,60 @@ def solve(
     weighted = columns * weights[:, None]
     normal = weighted @ np.swapaxes(columns, -1, -2)
     right = weighted @ target
-    best = _restricted(normal, right, (0, 1, 2))
-    first = 1 if free_level else 0
+    length = np.sqrt(np.diagonal(normal, axis1=1, axis2=2)) + 1e-300
+    cosine = normal / (length[:, :, None] * length[:, None, :])
+    return _best(cosine, right / length, first=1 if free_level else 0) / length
+
+
+def _best(cosine: np.ndarray, right: np.ndarray, *, first: int) -> np.ndarray:
+    """The best admissible solution over all sets of active columns."""
+    whole = _three(cosine, right)
     # The unconstrained solution is the answer wherever it is admissible.
-    rest = np.flatnonzero(np.any(best[:, first:] < 0, axis=-1))
-    if len(rest):
-        best[rest] = _best_subset(normal[rest], right[rest], first)
-    return best
+    rest = np.flatnonzero(np.any(whole[:, first:] < 0, axis=-1))
+    if len(rest) == 0:
+        return whole
+    cosine, right = cosine[rest], right[rest]
+    sets = [*_pairs(cosine, right, first), *_ones(right, first)]
+    levels = np.stack(sets)
+    # At a restricted minimum the reduction of the squares is levels·right.
+    gain = np.sum(levels * right, axis=-1)
+    gain[np.any(levels[..., first:] < 0, axis=-1)] = -np.inf
+    found = levels[np.argmax(gain, axis=0), np.arange(len(rest))]
+    whole[rest] = np.where(np.isfinite(np.max(gain, axis=0))[:, None], found, 0.0)
+    return whole
 
 
-def _best_subset(normal: np.ndarray, right: np.ndarray, first: int) -> np.ndarray:
-    """The best admissible solution over all proper subsets of columns."""
-    best = np.zeros_like(right)
-    gain = np.full(len(right), -np.inf)
-    for active in _active_sets(free_level=first == 1):
-        levels = _restricted(normal, right, active)
-        admissible = np.all(levels[:, first:] >= 0, axis=-1)
-        # At a restricted minimum the reduction of the squares is levels·right.
-        value = np.where(admissible, np.sum(levels * right, axis=-1), -np.inf)
-        better = value > gain
-        gain = np.where(better, value, gain)
-        best = np.where(better[:, None], levels, best)
-    return best
+def _three(cosine: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """All columns active; negative levels where they cannot be told apart."""
+    one = 1 + RIDGE
+    a, b, c = cosine[:, 0, 1], cosine[:, 0, 2], cosine[:, 1, 2]
+    x, y, z = right.T
+    ab, ac, bc = a * b - one * c, a * c - one * b, b * c - one * a
+    determinant = one * (one**2 - c * c) + a * bc + b * ac
+    levels = (
+        (one**2 - c * c) * x + bc * y + ac * z,
+        bc * x + (one**2 - b * b) * y + ab * z,
+        ac * x + ab * y + (one**2 - a * a) * z,
+    )
+    told_apart = determinant > SINGULAR
+    determinant = np.where(told_apart, determinant, 1.0)
+    solved = np.stack(levels, axis=-1) / determinant[:, None]
+    return np.where(told_apart[:, None], solved, -1.0)
 
 
-def _active_sets(*, free_level: bool) -> list[tuple[int, ...]]:
-    sizes = [s for k in (1, 2) for s in itertools.combinations(range(3), k)]
-    return [s for s in sizes if 0 in s or not free_level]
+def _pairs(cosine: np.ndarray, right: np.ndarray, first: int) -> list[np.ndarray]:
+    """Two columns active, the first among them if its level is free."""
+    found = []
+    for i, j in PAIRS[: 3 - first]:
+        shared = cosine[:, i, j]
+        levels = np.zeros_like(right)
+        levels[:, i] = (1 + RIDGE) * right[:, i] - shared * right[:, j]
+        levels[:, j] = (1 + RIDGE) * right[:, j] - shared * right[:, i]
+        found.append(levels / ((1 + RIDGE) ** 2 - shared**2)[:, None])
+    return found
 
 
-def _restricted(
-    normal: np.ndarray, right: np.ndarray, active: tuple[int, ...]
-) -> np.ndarray:
-    """Unconstrained solution with only the active columns."""
-    index = np.array(active)
-    small = normal[:, index[:, None], index]
-    scale = np.sqrt(np.einsum("dii->di", small)) + 1e-300
-    small = small / (scale[:, :, None] * scale[:, None, :])
-    small[:, np.arange(len(index)), np.arange(len(index))] += 1e-12
-    solved = np.linalg.solve(small, (right[:, index] / scale)[..., None])[..., 0]
-    levels = np.zeros_like(right)
-    levels[:, index] = solved / scale
-    return levels
+def _ones(right: np.ndarray, first: int) -> list[np.ndarray]:
+    """One column active, the first if its level is free."""
+    active = range(1 if first else 3)
+    return [np.where(np.arange(3) == i, right / (1 + RIDGE), 0.0) for i in active]

@@ -31,7 +31,6 @@ GAMMA, GAUSSIAN = "gamma", "gaussian"
 MAX_ITERATIONS = 12
 # Without a floor under the means, a cell that no column reaches would weigh infinitely.
 TINY = 1e-12
-DIFFERENCE = 1e-5  # step of the difference quotients of the columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,20 +180,48 @@ def jacobian(
     slope = (np.sqrt(problem.weights) * _residual_slopes(problem, solution.mean))[
         ..., None
     ]
-    columns = []
-    for index in range(theta.shape[1]):
-        ends = [theta.copy(), theta.copy()]
-        ends[0][:, index] -= DIFFERENCE
-        ends[1][:, index] += DIFFERENCE
-        low, high = (log_columns(problem, end) for end in ends)
-        bias, noise = (
-            (b - a) / (2 * DIFFERENCE) for a, b in zip(low, high, strict=True)
-        )
-        columns.append(sign * (solution.bias * bias + solution.noise * noise))
-    moved = slope * np.stack(columns, axis=-1)
+    bias, noise = _log_slopes(problem, theta)
+    moved = bias * solution.bias[..., None]
+    if noise is not None:
+        moved += noise * solution.noise[..., None]
+    moved *= sign * slope
     active = np.stack([np.ones_like(solution.mean), solution.bias, solution.noise], -1)
     active[..., 0] *= (solution.level != 0)[:, None]
     return _without(moved, slope * active)
+
+
+def _log_slopes(
+    problem: Problem, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Derivatives of `log_columns` with respect to theta; None for none at all."""
+    count = len(SEARCHED[problem.family])
+    values = np.exp(theta[:, :count]).T[..., None]
+    log_budget = problem.log_budget + theta[:, count:] @ problem.pace.T
+    if problem.family == "free":
+        b, d, gamma = values
+        by_budget = -b * np.ones_like(log_budget)
+        own = [-b * log_budget, d * problem.log_ddr, 0 * log_budget]
+        noise = np.zeros((*log_budget.shape, theta.shape[1]))
+        noise[..., 2] = -gamma * problem.log_ddr
+        return _with_pace(own, by_budget, problem.pace), noise
+    log_z = log_budget - problem.log_ddr / 2
+    if problem.family == "joint":
+        by_budget = -values[0] * np.ones_like(log_z)
+        return _with_pace([-values[0] * log_z], by_budget, problem.pace), None
+    rate, source = values
+    gone = rate * np.exp(log_z) / source
+    by_budget = -source * gone / (1 + gone)
+    own = [by_budget, -source * np.log1p(gone) - by_budget]
+    return _with_pace(own, by_budget, problem.pace), None
+
+
+def _with_pace(
+    own: list[np.ndarray], by_budget: np.ndarray, pace: np.ndarray
+) -> np.ndarray:
+    """Slopes of the law's own parameters, then those of the pace."""
+    return np.concatenate(
+        [np.stack(own, axis=-1), by_budget[..., None] * pace], axis=-1
+    )
 
 
 def _residual_slopes(problem: Problem, mean: np.ndarray) -> np.ndarray:
