@@ -20,7 +20,7 @@ from theory.arithmetic import (
 )
 from theory.kl import check_momentum
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import LinearMap, MomentMap, Pair, Triple, moment_map
+from theory.outer.moments import AffineMap, LinearMap, Row, moment_map
 
 
 def carried_momentum_factor(momentum: Number, gradient_steps: Number) -> Number:
@@ -126,7 +126,7 @@ class CarriedMomentum(Loop):
     def _pull(self) -> Number:
         return (1 - self.momentum) * self.learning_rate * self.curvature
 
-    def _update(self) -> tuple[Pair, Pair, Pair]:
+    def _update(self) -> tuple[Row, Row, Row]:
         """Rows and noise loading of K gradient steps of (x, αm) on one batch."""
         mu, b = self.momentum, self._pull()
         gain = (1 - mu) * self.learning_rate
@@ -141,7 +141,7 @@ class CarriedMomentum(Loop):
         return (x[0], x[1]), (m[0], m[1]), (x[2], m[2])
 
 
-def _stationary(update: MomentMap) -> Triple:
+def _stationary(update: AffineMap) -> Row:
     """The fixed point of a moment map, by Cramer's rule."""
     rows = [
         [(i == j) - entry for j, entry in enumerate(row)]
@@ -157,7 +157,7 @@ def _stationary(update: MomentMap) -> Triple:
     )
 
 
-def _determinant(one: Triple, two: Triple, three: Triple) -> Number:
+def _determinant(one: Row, two: Row, three: Row) -> Number:
     return (
         one[0] * (two[1] * three[2] - two[2] * three[1])
         + one[1] * (two[2] * three[0] - two[0] * three[2])

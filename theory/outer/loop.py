@@ -26,7 +26,7 @@ from theory.arithmetic import (
     where,
     whole_number,
 )
-from theory.outer.moments import LinearMap, MomentMap, moment_map
+from theory.outer.moments import AffineMap, LinearMap, moment_map
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,15 @@ class Loop(ABC):
 
     @abstractmethod
     def linear_map(self) -> LinearMap:
-        """One update of the state, whose first variable is x and second r."""
+        """One update of the state: x, then r, then what else the loop remembers.
 
-    def one_update(self, noise: Number) -> MomentMap:
+        Every variable is relative to the optimum and starts at x.
+        """
+
+    def one_update(self, noise: Number) -> AffineMap:
         """The moment map of one update whose gradient variance at x = 0 is `noise`."""
-        (row, other), (gain, other_gain) = self.linear_map()
-        return moment_map((row, other), (gain, other_gain), noise)
+        matrix, gain = self.linear_map()
+        return moment_map(matrix, gain, noise)
 
     def samples(self, samples_per_update: Number) -> Number:
         """The samples per update, checked; a loop may insist on its own."""
@@ -170,8 +173,8 @@ class Loop(ABC):
         count = whole_number("updates", updates)
         loop, s, start = self._prepared(noise_variance, samples_per_update, initial)
         with np.errstate(all="ignore"):
-            moments = loop.one_update(s).repeated(count).apply((start, start, start))
-            return _overflowed_to_inf(moments[0])
+            many = loop.one_update(s).repeated(count)
+            return _overflowed_to_inf(many.apply((start,) * len(many.offset))[0])
 
     def _prepared(
         self, noise_variance: Number, samples_per_update: Number, initial: Number = 0

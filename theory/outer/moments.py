@@ -1,18 +1,19 @@
-"""Exact propagation of second moments through a two-variable linear loop.
+"""Linear loops as data: one update of the state, and of its second moments.
 
-A loop z' = Mz + gξ, with z = (x, r) and E ξ² = s + k·x², maps the moments
-(E x², E xr, E r²) affinely. Affine maps compose, so t updates cost about 2·log₂ t
-compositions instead of t, and remain exact in exact arithmetic.
+A loop z' = Mz + gξ, with z = (x, r, …) and E ξ² = s + k·x², maps the second moments of
+z affinely. Affine maps compose, so t updates cost about 2·log₂ t compositions instead
+of t, and remain exact in exact arithmetic.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from theory.arithmetic import Number
 
-Triple = tuple[Number, Number, Number]
-Pair = tuple[Number, Number]
+Row = tuple[Number, ...]
+Rows = tuple[Row, ...]
 
 
 class LinearMap(NamedTuple):
@@ -23,37 +24,35 @@ class LinearMap(NamedTuple):
         gain: g, what the update's gradient noise ξ is multiplied by.
     """
 
-    matrix: tuple[tuple[Number, ...], ...]
-    gain: tuple[Number, ...]
+    matrix: Rows
+    gain: Row
 
 
-class MomentMap(NamedTuple):
-    """An affine map of the moments (E x², E xr, E r²).
+class AffineMap(NamedTuple):
+    """An affine map v' = Lv + o.
 
     Attributes:
-        linear: three rows of the linear part.
-        offset: the constant part.
+        linear: L, by rows.
+        offset: o.
     """
 
-    linear: tuple[Triple, Triple, Triple]
-    offset: Triple
+    linear: Rows
+    offset: Row
 
-    def apply(self, moments: Triple) -> Triple:
-        """The moments one application later."""
+    def apply(self, vector: Row) -> Row:
+        """The vector one application later."""
         rows = zip(self.linear, self.offset, strict=True)
-        first, second, third = (_dot(row, moments) + shift for row, shift in rows)
-        return first, second, third
+        return tuple(_dot(row, vector) + shift for row, shift in rows)
 
-    def after(self, earlier: "MomentMap") -> "MomentMap":
+    def after(self, earlier: "AffineMap") -> "AffineMap":
         """The map that applies `earlier` first and this one second."""
         columns = tuple(zip(*earlier.linear, strict=True))
-        first, second, third = (
-            (_dot(row, columns[0]), _dot(row, columns[1]), _dot(row, columns[2]))
-            for row in self.linear
+        linear = tuple(
+            tuple(_dot(row, column) for column in columns) for row in self.linear
         )
-        return MomentMap((first, second, third), self.apply(earlier.offset))
+        return AffineMap(linear, self.apply(earlier.offset))
 
-    def repeated(self, count: "int | np.ndarray") -> "MomentMap":
+    def repeated(self, count: "int | np.ndarray") -> "AffineMap":
         """The map applied `count` times, by repeated squaring.
 
         Args:
@@ -62,7 +61,7 @@ class MomentMap(NamedTuple):
         Returns:
             The composed map; the identity where the count is 0.
         """
-        result, square = IDENTITY, self
+        result, square = _identity(len(self.offset)), self
         while True:
             result = _select(count % 2 == 1, square.after(result), result)
             count = count // 2
@@ -71,12 +70,14 @@ class MomentMap(NamedTuple):
             square = square.after(square)
 
 
-IDENTITY = MomentMap(((1, 0, 0), (0, 1, 0), (0, 0, 1)), (0, 0, 0))
+def pairs(size: int) -> tuple[tuple[int, int], ...]:
+    """The moments of a state, in order: E z_i z_j for i ≤ j, that is xx, xr, rr."""
+    return tuple(itertools.combinations_with_replacement(range(size), 2))
 
 
 def moment_map(
-    matrix: tuple[Pair, Pair], loading: Pair, noise: Number, slope: Number = 0
-) -> MomentMap:
+    matrix: Rows, loading: Row, noise: Number, slope: Number = 0
+) -> AffineMap:
     """The affine moment map of one update z' = Mz + gξ with E ξ² = noise + slope·x².
 
     Args:
@@ -86,38 +87,42 @@ def moment_map(
         slope: growth of that variance with x².
 
     Returns:
-        The map of (E x², E xr, E r²). Exact; derived here (second moments of a linear
-        recursion driven by noise that is uncorrelated with the past).
+        The map of the moments in the order of `pairs`. Exact; derived here (second
+        moments of a linear recursion driven by noise that is uncorrelated with the
+        past).
     """
-    (a, b), (c, d) = matrix
-    e, f = loading
-    linear = (
-        (a * a + slope * e * e, 2 * a * b, b * b),
-        (a * c + slope * e * f, a * d + b * c, b * d),
-        (c * c + slope * f * f, 2 * c * d, d * d),
-    )
-    return MomentMap(linear, (noise * e * e, noise * e * f, noise * f * f))
+    moments = pairs(len(loading))
+    driven = tuple(loading[i] * loading[j] for i, j in moments)
+    linear = []
+    for (i, j), push in zip(moments, driven, strict=True):
+        row = [
+            matrix[i][k] * matrix[j][m] + int(k != m) * matrix[i][m] * matrix[j][k]
+            for k, m in moments
+        ]
+        row[0] = row[0] + slope * push
+        linear.append(tuple(row))
+    return AffineMap(tuple(linear), tuple(noise * push for push in driven))
 
 
-def _dot(row: Triple, column: Triple) -> Number:
-    return row[0] * column[0] + row[1] * column[1] + row[2] * column[2]
+def _identity(size: int) -> AffineMap:
+    rows = tuple(tuple(int(i == j) for j in range(size)) for i in range(size))
+    return AffineMap(rows, (0,) * size)
+
+
+def _dot(row: Row, column: Row) -> Number:
+    first, *rest = (one * two for one, two in zip(row, column, strict=True))
+    return sum(rest, first)
 
 
 def _select(
-    condition: "bool | np.ndarray", one: MomentMap, two: MomentMap
-) -> MomentMap:
+    condition: "bool | np.ndarray", one: AffineMap, two: AffineMap
+) -> AffineMap:
     if not isinstance(condition, np.ndarray):
         return one if condition else two
-    first, second, third = (
-        _select_triple(condition, x, y)
-        for x, y in zip(one.linear, two.linear, strict=True)
-    )
-    offset = _select_triple(condition, one.offset, two.offset)
-    return MomentMap((first, second, third), offset)
+    rows = zip(one.linear, two.linear, strict=True)
+    linear = tuple(_select_row(condition, *pair) for pair in rows)
+    return AffineMap(linear, _select_row(condition, one.offset, two.offset))
 
 
-def _select_triple(condition: np.ndarray, one: Triple, two: Triple) -> Triple:
-    first, second, third = (
-        np.where(condition, x, y) for x, y in zip(one, two, strict=True)
-    )
-    return first, second, third
+def _select_row(condition: np.ndarray, one: Row, two: Row) -> Row:
+    return tuple(np.where(condition, x, y) for x, y in zip(one, two, strict=True))

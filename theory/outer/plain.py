@@ -12,7 +12,7 @@ from theory.arithmetic import (
     where,
 )
 from theory.outer.loop import Loop, Moments
-from theory.outer.moments import LinearMap, MomentMap, moment_map
+from theory.outer.moments import AffineMap, LinearMap, moment_map
 
 
 def sgd(outer_step: Number, curvature: Number) -> "Sgd":
@@ -142,11 +142,11 @@ class Multiplicative(Loop):
         """State (x, x), given ξ, whose variance depends on x."""
         return _descent(self.outer_step, self.curvature)
 
-    def one_update(self, noise: Number) -> MomentMap:
+    def one_update(self, noise: Number) -> AffineMap:
         """As for `sgd`, with E ξ² growing with E x²."""
         slope = self.noise_slope / self.samples_per_update
-        (row, other), (gain, other_gain) = self.linear_map()
-        return moment_map((row, other), (gain, other_gain), noise, slope)
+        matrix, gain = self.linear_map()
+        return moment_map(matrix, gain, noise, slope)
 
     def samples(self, samples_per_update: Number) -> Number:
         """The loop's own n; anything else is refused."""
