@@ -16,7 +16,8 @@ ALLOWED = {
 HEAVY = ("jax", "flax", "optax", "gymnax", "orbax")
 WITHOUT_JAX = (
     "theory", "theory.outer", "theory.laws", "theory.bandit", "theory.lqr",
-    "theory.table", "theory.calibration", "theory.nulls", "theory.scores",
+    "theory.simulate", "theory.table", "theory.calibration", "theory.nulls",
+    "theory.scores",
     "theory.fit.__main__", "fullscale.config", "fullscale.presets",
     "fullscale.storage", "fullscale.train", "bridge.predict", "bridge.configure",
     "bridge.judge", "bridge.calibrate", "bridge.forecasts",

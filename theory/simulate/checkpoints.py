@@ -29,10 +29,10 @@ def checkpoints(
         ValueError: if a number is not positive and whole, or B is less than an update.
     """
     total, samples = (
-        _count("budget", budget),
-        _count("samples_per_update", samples_per_update),
+        _counts("budget", budget),
+        _counts("samples_per_update", samples_per_update),
     )
-    spacing = _count("per_decade", per_decade)
+    spacing = _counts("per_decade", per_decade)
     largest = np.max(samples)
     if not largest <= total:
         msg = f"budget is {total}; it must be at least one update, {largest}."
@@ -45,6 +45,34 @@ def checkpoints(
     return columns.reshape(*np.shape(samples), -1)
 
 
-def _count(name: str, value: Number) -> Any:
+def recorded_updates(updates: Number) -> np.ndarray:
+    """Counts of updates to record at, checked.
+
+    Args:
+        updates: shape [..., checkpoint], or one count.
+
+    Returns:
+        int64, shape [..., checkpoint].
+
+    Raises:
+        ValueError: if there is none, one is not a count, or they decrease.
+    """
+    when = np.asarray(whole_number("updates", np.atleast_1d(updates)))
+    if not when.size:
+        msg = "updates is empty; it must name at least one checkpoint."
+        raise ValueError(msg)
+    if np.any(np.diff(when, axis=-1) < 0):
+        msg = f"updates is {updates}; it must not decrease."
+        raise ValueError(msg)
+    return when
+
+
+def positive_count(name: str, value: Number) -> int:
+    """Return a count as int, refusing by name what is not whole and above 0."""
+    check_positive(name, value)
+    return int(whole_number(name, value))
+
+
+def _counts(name: str, value: Number) -> Any:
     check_positive(name, value)
     return whole_number(name, value)

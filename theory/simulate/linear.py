@@ -14,10 +14,10 @@ from theory.arithmetic import (
     check_finite,
     check_nonnegative,
     check_positive,
-    whole_number,
 )
 from theory.outer.loop import Loop
 from theory.outer.plain import Multiplicative
+from theory.simulate.checkpoints import positive_count, recorded_updates
 from theory.simulate.jumps import Jump, one_update, transposed
 
 
@@ -110,7 +110,7 @@ def simulate_linear(
     check_positive("samples_per_update", samples_per_update)
     check_finite("initial", initial)
     check_nonnegative("seed", seed)
-    runs, when = _positive_count("seeds", seeds), _increasing(updates)
+    runs, when = positive_count("seeds", seeds), recorded_updates(updates)
     stable, variance, samples, start, _ = np.broadcast_arrays(
         loop.stable,
         _cells("noise_variance", noise_variance),
@@ -194,19 +194,3 @@ def _cells(name: str, value: Number) -> np.ndarray:
     except TypeError:
         msg = f"{name} is {value}; a simulation needs numbers."
         raise ValueError(msg) from None
-
-
-def _positive_count(name: str, value: Number) -> int:
-    check_positive(name, value)
-    return int(whole_number(name, value))
-
-
-def _increasing(updates: Number) -> np.ndarray:
-    when = np.asarray(whole_number("updates", np.atleast_1d(updates)))
-    if not when.size:
-        msg = "updates is empty; it must name at least one checkpoint."
-        raise ValueError(msg)
-    if np.any(np.diff(when, axis=-1) < 0):
-        msg = f"updates is {updates}; it must not decrease."
-        raise ValueError(msg)
-    return when
