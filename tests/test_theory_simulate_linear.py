@@ -30,6 +30,7 @@ from tests.test_theory_outer import (
 )
 from theory import outer
 from theory.outer import Loop
+from theory.outer.moments import LinearMap
 from theory.simulate import checkpoints, simulate_linear
 from theory.simulate.jumps import Jump, one_update
 
@@ -195,6 +196,33 @@ def test_kl_of_a_jump_is_the_sum_over_its_updates(
     found = jump(twin.loop, updates, float(noise))
     value = found.kl_form[0, 0] + found.kl_offset[0, 0]
     assert value == pytest.approx(float(total), rel=1e-9)
+
+
+class Remembering(outer.EwmaLinear):
+    """Variant A with half of the last displacement of x and r added to each step."""
+
+    def linear_map(self) -> LinearMap:
+        (a, b), (c, d) = super().linear_map().matrix
+        half, zero = 1 / (2 + 0 * self.curvature), 0 * self.curvature
+        rows = (
+            (a + half, b, -half, zero),
+            (c, d + half, zero, -half),
+            (1, 0, 0, 0),
+            (0, 1, 0, 0),
+        )
+        return LinearMap(rows, (*super().linear_map().gain, 0, 0))
+
+
+@given(fractions_between(0, 1), nonnegative_fractions(), SMALL)
+def test_loops_may_remember_more(a: F, com: F, updates: int) -> None:
+    loop = Remembering(outer_step=a, curvature=F(1), com_updates=com)
+    found = jump(loop, updates)
+    # Everything starts at x = 1: in the jump's coordinates r = 1, and the rest is 0.
+    mean = found.power[0, 0] + found.power[1, 0]
+    variance = found.covariance[:2, :2].sum()
+    exact = float(loop.second_moment(1, updates, 1, 1))
+    assert mean**2 + variance == pytest.approx(exact, rel=1e-9)
+    assert found.increment.shape == (4, 4)
 
 
 # Runs.

@@ -100,7 +100,7 @@ def one_update(loop: Loop, noise: np.ndarray) -> Jump:
     """
     with decimal.localcontext(prec=DIGITS):
         matrix, gain = _arrays(_in_decimals(loop).linear_map(), noise.shape)
-        order = [1, 0, *range(2, gain.shape[-1])]
+        order = [1, 0, *range(2, gain.shape[-2])]
         matrix, gain = matrix[..., order, :][..., order], gain[..., order, :]
         identity = np.eye(len(order), dtype=int).astype(object)
         relative = identity.copy()
