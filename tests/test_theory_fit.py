@@ -33,6 +33,7 @@ from theory.fit import (
     Status,
     assembly,
     fit,
+    law_columns,
     law_fit,
     non_negative,
     pace,
@@ -42,7 +43,7 @@ from theory.fit import (
 from theory.fit import __main__ as main_module
 from theory.fit.command import Arguments
 from theory.fit.options import FITTED, MEASURED
-from theory.fit.projection import GAMMA, GAUSSIAN, Problem
+from theory.fit.problem import GAMMA, GAUSSIAN, Problem
 from theory.fit.spread import Spread
 from theory.saturating import SaturatingLaw
 from theory.simulate_table import Noise, from_quadratic, strongly_convex
@@ -233,7 +234,7 @@ def test_the_projection_maximises_the_gamma_likelihood(family: str) -> None:
         "saturating": np.log([[0.05, 3.0]]),
     }[family]
     found = projection.solve(made, theta)
-    log_bias, log_noise = projection.log_columns(made, theta)
+    log_bias, log_noise = law_columns.log_columns(made, theta)
 
     def deviance(logs: np.ndarray) -> float:
         mean = np.exp(logs[0] + log_bias[0]) + np.exp(logs[1] + log_noise[0])
@@ -350,7 +351,9 @@ def test_two_thirds_of_all_intervals_hold_the_truth_and_more() -> None:
 
 def test_the_scatter_is_what_was_simulated() -> None:
     noise = Noise(config=0.15, seed=0.5, ddr_config=0.1, ddr_seed=0.0)
-    design = dataclasses.replace(DESIGN, outer_learning_rate=(0.25, 0.35, 0.5, 0.7, 1.0))
+    design = dataclasses.replace(
+        DESIGN, outer_learning_rate=(0.25, 0.35, 0.5, 0.7, 1.0)
+    )
     found = fit(simulate(2, design=design, noise=noise), KNOWN).point
     assert found.config_sd[0] == pytest.approx(0.15, rel=0.35)
     assert found.seed_sd[0] == pytest.approx(0.5, rel=0.2)
@@ -413,7 +416,7 @@ def test_a_power_law_transient_is_closed_on_both_sides() -> None:
     assert source.low is not None
     assert source.high is not None
     assert source.low < 2.0 < source.high
-    assert np.min(found.profile.deviance) == pytest.approx(0, abs=1e-6)
+    assert np.min(found.profile().deviance) == pytest.approx(0, abs=1e-6)
 
 
 def test_the_profile_equals_a_fit_at_each_source() -> None:

@@ -176,6 +176,7 @@ def _estimates(result: Fit) -> dict[str, dict[str, object]]:
             "low": estimate.low,
             "high": estimate.high,
             "status": estimate.status.name.lower(),
+            "interval": estimate.kind.name.lower(),
         }
         for name, estimate in result.estimates.items()
     }

@@ -1,143 +1,175 @@
 """What the data identify: profiles, 95 % sets, and a status per parameter.
 
-The profile deviance of the source s is compared with its minimum in units
-of the dispersion: {s : [Δ(s) − min Δ]/φ ≤ F₀.₉₅(1, n − p)}, φ = min Δ/(n − p). A set
-that reaches the searched bound on one side is open there, and then only the other end
-is reported: near a strongly convex optimum the transient decays exponentially, faster
-than any power, and s has no upper end.
+The profile deviance of a parameter ψ is compared with its minimum in units of the
+dispersion: {ψ : [Δ(ψ) − min Δ]/φ ≤ F₀.₉₅(1, n − p)}, φ = min Δ/(n − p). A set that
+reaches the searched bound on one side is open there, and then only the other end is
+reported: near a strongly convex optimum the transient decays exponentially, faster
+than any power, and the source s has no upper end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
 
-from theory.fit import law_fit, projection
+from theory.fit import direct, intervals, law_fit
+from theory.fit.intervals import LEVEL, Interval, Kind
 from theory.fit.law_fit import LawFit
-from theory.fit.projection import Problem
+from theory.fit.named import OPTIMUM_EXPONENT, named, scale
+from theory.fit.problem import SEARCHED, Problem
 from theory.fit.status import Estimate, Status
-from theory.forecast import FREE, LAW_PARAMETERS, Model, Parameters
+from theory.forecast import Model, Parameters
 
 GRID = 41
-LEVEL = 0.95
+REACH = 30.0  # how far from the estimate a profile without a searched range looks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Profile deviance of the source.
+    """Profile deviance of one parameter.
 
     Attributes:
-        source: values of s.
+        values: of the parameter, increasing.
         deviance: excess over the minimum, in units of the dispersion.
-        threshold: the 95 % set is where the excess is at most this.
+        freedom: degrees of freedom of the dispersion.
     """
 
-    source: Float[np.ndarray, "grid"]
+    values: Float[np.ndarray, "grid"]
     deviance: Float[np.ndarray, "grid"]
-    threshold: float
+    freedom: int
 
-    @property
-    def low(self) -> float | None:
-        """Lower end of the 95 % set; None if open below."""
-        return _end(self.source, self.deviance, self.threshold)
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the 95 % set; None if open above."""
-        return _end(self.source[::-1], self.deviance[::-1], self.threshold)
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Where the excess is at most the F quantile; an end is None if open."""
+        threshold = float(scipy.stats.f.ppf(level, 1, self.freedom))
+        low = _end(self.values, self.deviance, threshold)
+        high = _end(self.values[::-1], self.deviance[::-1], threshold)
+        return Interval(low, high, level, Kind.PROFILE)
 
 
-def _end(source: np.ndarray, excess: np.ndarray, threshold: float) -> float | None:
-    """First crossing of the threshold, linear in log s; None if already inside."""
-    if len(source) == 0 or excess[0] <= threshold:
+def _end(values: np.ndarray, excess: np.ndarray, threshold: float) -> float | None:
+    """First crossing of the threshold, in √excess linear in log ψ; None if inside."""
+    if len(values) == 0 or excess[0] <= threshold:
         return None
     index = int(np.argmax(excess <= threshold))
-    share = (excess[index - 1] - threshold) / (excess[index - 1] - excess[index])
-    log_low, log_high = np.log(source[index - 1]), np.log(source[index])
-    return float(np.exp(log_low + share * (log_high - log_low)))
+    outside, inside = np.sqrt(np.maximum(excess[[index - 1, index]], 0.0))
+    share = (outside - np.sqrt(threshold)) / (outside - inside)
+    log_out, log_in = np.log(values[[index - 1, index]])
+    return float(np.exp(log_out + share * (log_in - log_out)))
 
 
-def profile(problem: Problem, fitted: LawFit) -> Profile:
-    """The profile of the source; empty for the free law, which has none.
+def profile(problem: Problem, fitted: LawFit, name: str = "source") -> Profile:
+    """The profile of one positive parameter of the law.
 
     Args:
         problem: one row of weights.
         fitted: its fit.
+        name: "source", "rate", "bias", "noise", or an exponent of the free law.
+
+    Raises:
+        ValueError: the law has no such parameter, or it is not positive by nature.
     """
+    known = direct.coordinates(problem.family)[1:]
+    if name not in known:
+        msg = f"name is {name!r}; this law has profiles of {', '.join(known)}."
+        raise ValueError(msg)
+    values = _grid(problem, fitted, name)
+    if name == "source":
+        deviance = law_fit.profile_deviance(problem, fitted, values)
+    else:
+        deviance = direct.held_deviance(problem, fitted, name, values)
+    least = min(np.min(deviance), fitted.solution.deviance[0])
     cells = problem.target.size
     freedom = max(cells - 3 - len(fitted.theta[0]), 1)
-    threshold = float(scipy.stats.f.ppf(LEVEL, 1, freedom))
-    names = projection.SEARCHED[problem.family]
-    if "source" not in names:
-        empty = np.zeros(0)
-        return Profile(source=empty, deviance=empty, threshold=threshold)
-    best = np.exp(fitted.theta[:, names.index("source")])
-    grid = law_fit.source_grid(problem.family, GRID)
-    source = np.sort(np.concatenate([grid, best]))
-    values = law_fit.profile_deviance(problem, fitted, source)
-    least = min(np.min(values), fitted.solution.deviance[0])
     dispersion = max(least / freedom, 1e-300)
     return Profile(
-        source=source, deviance=(values - least) / dispersion, threshold=threshold
+        values=values, deviance=(deviance - least) / dispersion, freedom=freedom
     )
 
 
+def _grid(problem: Problem, fitted: LawFit, name: str) -> np.ndarray:
+    """Values to try, in the searched range or around the estimate, and this itself."""
+    searched = SEARCHED[problem.family]
+    if name in searched:
+        index = searched.index(name)
+        lower, upper = law_fit.search_range(problem)
+        best = fitted.theta[0, index]
+        logs = np.linspace(lower[index], upper[index], GRID)
+    else:
+        found = fitted.solution
+        best = float((found.log_bias if name == "bias" else found.log_noise)[0])
+        if not np.isfinite(best):  # none of it: as much as would explain a typical gap
+            best = direct.typical(problem, fitted, name)
+        logs = best + np.linspace(-1, 1, GRID) * np.log(REACH)
+    return np.exp(np.unique(np.append(logs, best)))
+
+
 def estimates(
-    model: Model, point: Parameters, draws: Parameters, source_profile: Profile
+    model: Model,
+    point: Parameters,
+    draws: Parameters,
+    left_out: Parameters,
+    source_profile: Profile | None,
 ) -> Mapping[str, Estimate]:
     """Every parameter with its 95 % set and status.
 
-    Sets are percentiles of the bootstrap; the source's is its profile's.
+    Args:
+        model: what was fitted.
+        point: the estimate.
+        draws: the bootstrap.
+        left_out: refits without one configuration each.
+        source_profile: the profile of the source; None for the free law.
     """
-    names = model.ddr_map.coefficient_names
-    result = {
-        name: _percentiles(point.ddr_map[0, i], draws.ddr_map[:, i])
-        for i, name in enumerate(names)
-    }
-    for i, name in enumerate(LAW_PARAMETERS[model.family]):
-        result[name] = _percentiles(point.law[0, i], draws.law[:, i])
-    for name in ("floor", "bias", "noise"):
-        if result[name].value == 0:
-            low, high = result[name].low, result[name].high
-            result[name] = Estimate(0.0, low, high, Status.AT_BOUND)
-    for i, term in enumerate(model.pace_terms):
-        result[f"pace/{term}"] = _percentiles(point.pace[0, i], draws.pace[:, i])
-    if "source" in result:
+    values, drawn = named(model, point), named(model, draws)
+    without = named(model, left_out)
+    freedom = degrees_of_freedom(model, left_out)
+    result = {}
+    for name, value in values.items():
+        spread = intervals.percentile(drawn[name])
+        student = intervals.studentised(
+            value[0], without[name], freedom, scale(model, name)
+        )
+        usable = name != "floor" and student.low is not None
+        chosen = student if usable else spread
+        bound = name in ("floor", "bias", "noise") and value[0] == 0
+        status = Status.AT_BOUND if bound else Status.CONVERGED
+        result[name] = Estimate.of(float(value[0]), chosen, status)
+    if source_profile is not None:
         result["source"] = _source(result["source"], source_profile)
-    if model.asymptote == FREE:
-        result["asymptote"] = _percentiles(point.asymptote[0], draws.asymptote)
+        result[OPTIMUM_EXPONENT] = _follows(result["source"])
     return result
 
 
-def _percentiles(value: float, draws: np.ndarray) -> Estimate:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(value), float(low), float(high), Status.CONVERGED)
+def degrees_of_freedom(model: Model, left_out: Parameters) -> int:
+    """Configurations less the coefficients of the limit map that they pay for."""
+    return max(len(left_out.law) - 1 - len(model.ddr_map.terms), 1)
 
 
-def _source(bootstrap: Estimate, source_profile: Profile) -> Estimate:
-    """The wider of profile and bootstrap; the profile decides what is open.
+def _source(found: Estimate, source_profile: Profile) -> Estimate:
+    """The wider of profile and refits; the profile decides what is open.
 
-    The profile knows the scatter around the law but takes the map as given; the
-    bootstrap knows the map's uncertainty but cannot see beyond the searched range.
+    The profile knows the scatter around the law but takes the map as given; refits
+    know the map's uncertainty but cannot see beyond the searched range.
     """
-    low, high = source_profile.low, source_profile.high
+    seen = source_profile.interval()
     status = {
         (False, False): Status.CONVERGED,
         (False, True): Status.OPEN_ABOVE,
         (True, False): Status.OPEN_BELOW,
         (True, True): Status.OPEN,
-    }[low is None, high is None]
-    return Estimate(
-        value=bootstrap.value if status is Status.CONVERGED else None,
-        low=_wider(min, low, bootstrap.low),
-        high=_wider(max, high, bootstrap.high),
-        status=status,
+    }[seen.low is None, seen.high is None]
+    value = found.value if status is Status.CONVERGED else None
+    return Estimate.of(value, intervals.wider(seen, found.interval), status)
+
+
+def _follows(source: Estimate) -> Estimate:
+    """The optimum exponent 2s/(1 + s), with all that is known of s."""
+
+    def exponent(s: float) -> float:
+        return 2 * s / (1 + s)
+
+    value = None if source.value is None else exponent(source.value)
+    return Estimate.of(
+        value, intervals.mapped(source.interval, exponent), source.status
     )
-
-
-def _wider(
-    choose: Callable[[float, float], float], end: float | None, other: float | None
-) -> float | None:
-    return None if end is None or other is None else choose(end, other)

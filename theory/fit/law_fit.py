@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from theory.fit import levenberg, projection
-from theory.fit.projection import SEARCHED, Problem, Solution
+from theory.fit.problem import SEARCHED, Problem
+from theory.fit.projection import Solution
 
 SOURCE_RANGE = {"joint": (0.1, 12.0), "saturating": (0.1, 50.0)}
 FREE_RANGE = ((0.02, 0.02, 0.05), (12.0, 8.0, 3.0))
@@ -31,7 +32,7 @@ class LawFit:
     """Fitted exponents and levels, one row per row of weights.
 
     Attributes:
-        theta: what was searched, in the order of `projection.log_columns`.
+        theta: what was searched, in the order of `law_columns.log_columns`.
         solution: the levels.
         converged: per row.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from theory.cells import Cells
 from theory.fit import law_fit, projection
 from theory.fit.map_fit import MapFit, curved_terms
-from theory.fit.projection import Problem
+from theory.fit.problem import Problem
 
 MIN_GAIN = 0.1
 

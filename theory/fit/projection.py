@@ -18,54 +18,15 @@ exponents.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from theory.fit import non_negative
+from theory.fit.law_columns import log_columns, theta_slopes
+from theory.fit.problem import GAUSSIAN, Problem
 
-SEARCHED = {
-    "joint": ("source",),
-    "free": ("budget_exponent", "ddr_exponent", "noise_exponent"),
-    "saturating": ("rate", "source"),
-}
-GAMMA, GAUSSIAN = "gamma", "gaussian"
 MAX_ITERATIONS = 12
 # Without a floor under the means, a cell that no column reaches would weigh infinitely.
 TINY = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Cells to fit, for many weightings at once.
-
-    Attributes:
-        target: gap (gamma) or score (gaussian), in score units.
-        log_budget: log B, B in transitions.
-        log_ddr: log D per row, D in transitions per nat.
-        weights: weight of each cell in each row, zero for absent ones.
-        pace: columns of the pace, see `theory.forecast`; no columns for none.
-        noise_model: "gamma" or "gaussian".
-        family: "joint", "free" or "saturating".
-    """
-
-    target: Float[np.ndarray, "cell"]
-    log_budget: Float[np.ndarray, "cell"]
-    log_ddr: Float[np.ndarray, "draw cell"]
-    weights: Float[np.ndarray, "draw cell"]
-    pace: Float[np.ndarray, "cell r"]
-    noise_model: str
-    family: str
-
-    def rows(self, chosen: Int[np.ndarray, "chosen"]) -> "Problem":
-        """The chosen rows of weights."""
-        return Problem(
-            target=self.target,
-            log_budget=self.log_budget,
-            log_ddr=self.log_ddr[chosen],
-            weights=self.weights[chosen],
-            pace=self.pace,
-            noise_model=self.noise_model,
-            family=self.family,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,30 +52,6 @@ class Solution:
     noise: Float[np.ndarray, "draw cell"]
     residuals: Float[np.ndarray, "draw cell"]
     deviance: Float[np.ndarray, "draw"]
-
-
-def log_columns(
-    problem: Problem, theta: Float[np.ndarray, "draw q"]
-) -> tuple[Float[np.ndarray, "draw cell"], Float[np.ndarray, "draw cell"]]:
-    """Logarithms of what bias and noise are multiplied with.
-
-    Args:
-        problem: cells.
-        theta: logarithms of the searched parameters, in the order of `SEARCHED`, then
-            the exponents of the pace.
-    """
-    count = len(SEARCHED[problem.family])
-    values = np.exp(theta[:, :count]).T[..., None]
-    log_budget = problem.log_budget + theta[:, count:] @ problem.pace.T
-    if problem.family == "free":
-        b, d, gamma = values
-        return d * problem.log_ddr - b * log_budget, -gamma * problem.log_ddr
-    log_z = log_budget - problem.log_ddr / 2
-    noise = -problem.log_ddr / 2
-    if problem.family == "joint":
-        return -values[0] * log_z, noise
-    rate, source = values
-    return -source * np.log1p(rate * np.exp(log_z) / source), noise
 
 
 def solve(
@@ -177,54 +114,18 @@ def jacobian(
         solution: its levels.
     """
     sign = -1.0 if problem.noise_model == GAUSSIAN else 1.0
-    slope = (np.sqrt(problem.weights) * _residual_slopes(problem, solution.mean))[
+    slope = (np.sqrt(problem.weights) * residual_slopes(problem, solution.mean))[
         ..., None
     ]
-    bias, noise = _log_slopes(problem, theta)
-    moved = bias * solution.bias[..., None]
-    if noise is not None:
-        moved += noise * solution.noise[..., None]
-    moved *= sign * slope
+    moved = slope * theta_slopes(
+        problem, theta, sign * solution.bias, sign * solution.noise
+    )
     active = np.stack([np.ones_like(solution.mean), solution.bias, solution.noise], -1)
     active[..., 0] *= (solution.level != 0)[:, None]
     return _without(moved, slope * active)
 
 
-def _log_slopes(
-    problem: Problem, theta: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Derivatives of `log_columns` with respect to theta; None for none at all."""
-    count = len(SEARCHED[problem.family])
-    values = np.exp(theta[:, :count]).T[..., None]
-    log_budget = problem.log_budget + theta[:, count:] @ problem.pace.T
-    if problem.family == "free":
-        b, d, gamma = values
-        by_budget = -b * np.ones_like(log_budget)
-        own = [-b * log_budget, d * problem.log_ddr, 0 * log_budget]
-        noise = np.zeros((*log_budget.shape, theta.shape[1]))
-        noise[..., 2] = -gamma * problem.log_ddr
-        return _with_pace(own, by_budget, problem.pace), noise
-    log_z = log_budget - problem.log_ddr / 2
-    if problem.family == "joint":
-        by_budget = -values[0] * np.ones_like(log_z)
-        return _with_pace([-values[0] * log_z], by_budget, problem.pace), None
-    rate, source = values
-    gone = rate * np.exp(log_z) / source
-    by_budget = -source * gone / (1 + gone)
-    own = [by_budget, -source * np.log1p(gone) - by_budget]
-    return _with_pace(own, by_budget, problem.pace), None
-
-
-def _with_pace(
-    own: list[np.ndarray], by_budget: np.ndarray, pace: np.ndarray
-) -> np.ndarray:
-    """Slopes of the law's own parameters, then those of the pace."""
-    return np.concatenate(
-        [np.stack(own, axis=-1), by_budget[..., None] * pace], axis=-1
-    )
-
-
-def _residual_slopes(problem: Problem, mean: np.ndarray) -> np.ndarray:
+def residual_slopes(problem: Problem, mean: np.ndarray) -> np.ndarray:
     """Derivative of each residual with respect to its mean."""
     if problem.noise_model == GAUSSIAN:
         return np.full_like(mean, -1.0)

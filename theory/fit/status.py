@@ -3,6 +3,8 @@
 import enum
 from dataclasses import dataclass
 
+from theory.fit.intervals import LEVEL, Interval, Kind
+
 
 class Status(enum.Enum):
     """How an estimate stands; the value is the sentence to show."""
@@ -41,12 +43,24 @@ class Estimate:
         low: lower end of the 95 % set, None if open below.
         high: upper end of the 95 % set, None if open above.
         status: how it stands.
+        kind: what the set is, see `theory.fit.intervals`.
     """
 
     value: float | None
     low: float | None
     high: float | None
     status: Status
+    kind: Kind = Kind.PERCENTILE
+
+    @classmethod
+    def of(cls, value: float | None, interval: Interval, status: Status) -> "Estimate":
+        """An estimate with an interval of any kind."""
+        return cls(value, interval.low, interval.high, status, interval.kind)
+
+    @property
+    def interval(self) -> Interval:
+        """The set as an interval."""
+        return Interval(self.low, self.high, LEVEL, self.kind)
 
     def sentence(self) -> str:
         """The status with the numbers that are meant."""
