@@ -146,7 +146,9 @@ def compiled(rule: Rule) -> tuple[Any, Any, Any]:
 
 
 def _nothing(x: Any) -> tuple[Any, Any]:
-    return 0 * x, 0 * x[0]
+    import jax.numpy as jnp
+
+    return jnp.zeros_like(x), jnp.zeros_like(x[0])
 
 
 def _normals(x: Any, key: Words, pair: Any) -> tuple[Any, Any]:
