@@ -51,7 +51,7 @@ def effective_step(
         gradient_steps = whole_number("gradient_steps", gradient_steps)
     weight, alpha, h, steps = align(weight, learning_rate, curvature, gradient_steps)
     w = alpha * (h + weight)
-    done = _share_covered(w, steps)
+    done = share_covered(w, steps)
     return where(w != 0, lambda: alpha * done / w, alpha * steps)
 
 
@@ -62,8 +62,16 @@ def _penalty_weight(outer_step: Number) -> Number:
     return where(finite, lambda: 1 / eta, 0)
 
 
-def _share_covered(w: Number, steps: Number) -> Number:
-    """1 − (1−w)^K; for floats without cancellation at small w, or ±inf."""
+def share_covered(w: Number, steps: Number) -> Number:
+    """1 − (1−w)^K; for floats without cancellation at small w, or ±inf.
+
+    Args:
+        w: what one step covers of the distance.
+        steps: K, not negative.
+
+    Returns:
+        What K steps cover.
+    """
     if not isinstance(w, float | np.ndarray):
         return 1 - (1 - w) ** steps
     with np.errstate(all="ignore"):

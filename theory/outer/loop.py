@@ -102,6 +102,14 @@ class Loop(ABC):
         matrix, gain = self.linear_map()
         return moment_map(matrix, gain, noise)
 
+    def aligned(self, *numbers: Number) -> tuple[Any, ...]:
+        """The loop and more numbers, brought to one kind of number."""
+        names = [field.name for field in dataclasses.fields(self)]
+        values = [getattr(self, name) for name in names]
+        kind = align(*values, *numbers)
+        own = dict(zip(names, kind, strict=False))
+        return dataclasses.replace(self, **own), *kind[len(names) :]
+
     def samples(self, samples_per_update: Number) -> Number:
         """The samples per update, checked; a loop may insist on its own."""
         check_positive("samples_per_update", samples_per_update)
@@ -182,10 +190,7 @@ class Loop(ABC):
         """The loop, σ²/n and the initial moment, brought to one kind of number."""
         check_nonnegative("noise_variance", noise_variance)
         samples = self.samples(samples_per_update)
-        names = [field.name for field in dataclasses.fields(self)]
-        values = [getattr(self, name) for name in names]
-        *own, noise, n, start = align(*values, noise_variance, samples, initial)
-        loop = dataclasses.replace(self, **dict(zip(names, own, strict=True)))
+        loop, noise, n, start = self.aligned(noise_variance, samples, initial)
         return loop, noise / n, start
 
 

@@ -19,6 +19,9 @@ from theory.outer.loop import Moments
 from theory.outer.moments import LinearMap, Rows, moment_map, pairs
 
 Matrix = Any  # an array [..., row, column], or rows of numbers
+Shape = tuple[int, ...]
+
+NAMES = ("matrix", "gain", "noise_covariance")
 
 
 def stationary_covariance(
@@ -148,7 +151,7 @@ def _exact_covariance(M: Rows, G: Rows, S: Rows) -> Rows:
 
 def _doubled(M: np.ndarray, driven: np.ndarray) -> np.ndarray:
     """Σ Mⁱ·driven·(Mᵀ)ⁱ: each round adds as many terms as there were."""
-    P = driven + np.zeros_like(M)
+    P = (driven + np.swapaxes(driven, -1, -2)) / 2 + np.zeros_like(M)
     while True:
         more = M @ P @ np.swapaxes(M, -1, -2)
         P = P + (more + np.swapaxes(more, -1, -2)) / 2
@@ -159,31 +162,41 @@ def _doubled(M: np.ndarray, driven: np.ndarray) -> np.ndarray:
 
 def _exact(*matrices: Matrix) -> list[Rows]:
     """Matrices of one exact kind."""
+    _check_shapes(*(np.asarray(matrix, dtype=object).shape for matrix in matrices))
     entries = iter(align(*(entry for m in matrices for row in m for entry in row)))
     found = [tuple(tuple(next(entries) for _ in row) for row in m) for m in matrices]
-    for matrix in found:
-        check_finite("matrix", sum(abs(entry) for row in matrix for entry in row))
-    if any(len(row) != len(found[0]) for row in found[0]):
-        msg = f"matrix is {found[0]}; it must be square."
-        raise ValueError(msg)
+    for name, matrix in zip(NAMES, found, strict=False):
+        check_finite(name, sum(abs(entry) for row in matrix for entry in row))
     return found
 
 
 def _floats(*matrices: Matrix) -> list[np.ndarray]:
-    """Matrices as float arrays, those given by rows stacked; the first is square."""
+    """Matrices as float arrays, those given by rows stacked."""
     found = [_stacked(matrix) for matrix in matrices]
-    first = found[0].shape
-    if found[0].ndim < 2 or first[-1] != first[-2] or not first[-1]:
-        msg = f"matrix has shape {first}; its last two axes must be equal."
-        raise ValueError(msg)
-    for array in found:
-        check_finite("matrix", array)
+    _check_shapes(*(array.shape for array in found))
+    for name, array in zip(NAMES, found, strict=False):
+        check_finite(name, array)
     return found
 
 
+def _check_shapes(matrix: Shape, gain: Shape = (), noise: Shape = ()) -> None:
+    """M square and not empty; G, if given, as high as M; S square, as wide as G."""
+    states, sources = matrix[-2:-1], gain[-1:]
+    rules = (
+        ("matrix", matrix, states + states),
+        ("gain", gain, states + sources),
+        ("noise_covariance", noise, sources + sources),
+    )
+    for name, shape, right in rules[: 3 if gain else 1]:
+        if shape[-2:] != right or len(right) < 2 or not all(right):
+            wanted = ", ".join(str(size) for size in right) or "state, state"
+            msg = f"{name} has shape {shape}; it must end in ({wanted})."
+            raise ValueError(msg)
+
+
 def _stacked(matrix: Matrix) -> np.ndarray:
-    if isinstance(matrix, np.ndarray):
-        return matrix.astype(np.float64)
+    if isinstance(matrix, np.ndarray) or not matrix:
+        return np.asarray(matrix, dtype=np.float64)
     cells = np.broadcast_arrays(*(np.float64(v) for row in matrix for v in row))
     flat = np.stack(cells, axis=-1)
     return flat.reshape(*flat.shape[:-1], len(matrix), -1)

@@ -6,7 +6,7 @@ of t, and remain exact in exact arithmetic.
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,9 +114,7 @@ def _dot(row: Row, column: Row) -> Number:
     return sum(rest, first)
 
 
-def _select(
-    condition: "bool | np.ndarray", one: AffineMap, two: AffineMap
-) -> AffineMap:
+def _select(condition: Any, one: AffineMap, two: AffineMap) -> AffineMap:
     if not isinstance(condition, np.ndarray):
         return one if condition else two
     rows = zip(one.linear, two.linear, strict=True)
