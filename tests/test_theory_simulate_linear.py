@@ -31,7 +31,7 @@ from tests.test_theory_outer import (
 from theory import outer
 from theory.outer import Loop
 from theory.outer.moments import LinearMap
-from theory.simulate import checkpoints, simulate_linear
+from theory.simulate import checkpoints, linear, simulate_linear
 from theory.simulate.jumps import Jump, one_update
 
 TWINS = [
@@ -316,6 +316,15 @@ def test_more_settings_and_more_runs_change_nothing(
     )
     assert np.array_equal(part.states, whole.states[:settings, :runs])
     assert np.array_equal(part.expected_kl, whole.expected_kl[:settings, :runs])
+
+
+def test_cutting_the_work_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = outer.ewma_linear(np.array([0.1, 0.2, 0.3]), 1.0, 2.0)
+    whole = simulate_linear(loop, [1, 30], 1, 4, initial=[1, 2, 3], seeds=5)
+    monkeypatch.setattr(linear, "NUMBERS_AT_ONCE", 1)
+    parts = simulate_linear(loop, [1, 30], 1, 4, initial=[1, 2, 3], seeds=5)
+    assert np.array_equal(parts.states, whole.states)
+    assert np.array_equal(parts.expected_kl, whole.expected_kl)
 
 
 def test_seeds_differ() -> None:

@@ -20,6 +20,8 @@ from theory.outer.plain import Multiplicative
 from theory.simulate.checkpoints import positive_count, recorded_updates
 from theory.simulate.jumps import Jump, one_update, transposed
 
+NUMBERS_AT_ONCE = 2**18  # what fits a cache; any number gives the same result
+
 
 @dataclass(frozen=True)
 class LinearPaths:
@@ -123,24 +125,41 @@ def simulate_linear(
     with np.errstate(all="ignore"):
         jumps = one_update(loop, np.asarray(variance / samples)).repeated(gaps)
         jumps = Jump(*(part.reshape(-1, *part.shape[-3:]) for part in jumps))
-        states = _walk(jumps, start.ravel(), _normals(jumps, runs, seed))
-        kl = _expected_kl(jumps, start.ravel(), states)
-        states = np.stack([states[..., 0] + states[..., 1], states[..., 0]], axis=-1)
+        states, kl = _all_paths(jumps, start.ravel(), runs, seed)
     shape = (*stable.shape, runs, gaps.shape[-1])
     return LinearPaths(
         updates=np.broadcast_to(when, gaps.shape),
         samples_per_update=samples,
-        states=_overflowed_to_inf(states).reshape(*shape, 2),
-        expected_kl=_overflowed_to_inf(kl).reshape(shape),
+        states=states.reshape(*shape, 2),
+        expected_kl=kl.reshape(shape),
     )
 
 
-def _normals(jumps: Jump, runs: int, seed: int) -> np.ndarray:
+def _all_paths(
+    jumps: Jump, start: np.ndarray, runs: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(x, r), [knob, seed, checkpoint, 2], and KL, a few knobs at a time."""
+    knobs, length, size, _ = jumps.increment.shape
+    states, kl = np.empty((knobs, runs, length, 2)), np.empty((knobs, runs, length))
+    together = max(1, NUMBERS_AT_ONCE // (runs * length * size))
+    for first in range(0, knobs, together):
+        few = slice(first, first + together)
+        some = Jump(*(part[few] for part in jumps))
+        paths = _walk(some, start[few], _normals(some, runs, seed, first))
+        states[few, ..., 0] = paths[..., 0] + paths[..., 1]
+        states[few, ..., 1] = paths[..., 0]
+        kl[few] = _expected_kl(some, start[few], paths)
+    states[~np.isfinite(states)] = np.inf
+    kl[~np.isfinite(kl)] = np.inf
+    return states, kl
+
+
+def _normals(jumps: Jump, runs: int, seed: int, first: int) -> np.ndarray:
     """Independent normals, [knob, seed, checkpoint, state]; a stream for each knob."""
     knobs, length, size, _ = jumps.increment.shape
     normals = np.empty((knobs, runs, length, size))
     for knob in range(knobs):
-        stream = np.random.SeedSequence(seed, spawn_key=(knob,))
+        stream = np.random.SeedSequence(seed, spawn_key=(first + knob,))
         np.random.default_rng(stream).standard_normal(out=normals[knob])
     return normals
 
@@ -162,8 +181,10 @@ def _expected_kl(jumps: Jump, start: np.ndarray, states: np.ndarray) -> np.ndarr
     first = np.zeros_like(states[:, :, :1])
     first[..., 0] = start[:, None, None]
     before = np.concatenate([first, states[:, :, :-1]], axis=2)
-    moved = np.einsum("ksti,ktij,kstj->kst", before, jumps.kl_form, before)
-    return np.cumsum(moved + jumps.kl_offset[:, None, :, 0, 0], axis=-1)
+    kl = np.zeros(states.shape[:-1]) + jumps.kl_offset[:, None, :, 0, 0]
+    for i, j in np.ndindex(jumps.kl_form.shape[-2:]):
+        kl += jumps.kl_form[:, None, :, i, j] * before[..., i] * before[..., j]
+    return np.cumsum(kl, axis=-1)
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
@@ -182,10 +203,6 @@ def _root(covariance: np.ndarray) -> np.ndarray:
         lower[..., j:, j] = np.where(pivot > 0, left[..., j:, j] / pivot, 0)
         left -= lower[..., :, j, None] * lower[..., None, :, j]
     return lower
-
-
-def _overflowed_to_inf(values: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(values), values, np.inf)
 
 
 def _cells(name: str, value: Number) -> np.ndarray:
