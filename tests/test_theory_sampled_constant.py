@@ -39,7 +39,7 @@ def test_bandit_constant_from_samples(kind: Any) -> None:
         predict_plateau_constant(
             *bandit_samples(generator, 10_000), preconditioner=kind
         )
-        for _ in range(40)
+        for _ in range(30)
     ]
     truth = bandit_constant(kind)
     unbiased = np.array([p.constant - p.bias for p in predictions])
@@ -49,6 +49,48 @@ def test_bandit_constant_from_samples(kind: Any) -> None:
     errors = np.array([p.standard_error for p in predictions])
     assert errors.mean() == pytest.approx(unbiased.std(ddof=1), rel=0.4)
     assert predictions[0].units == 10_000
+
+
+def plateau_of_runs(kind: Any, step: float, n: int) -> np.ndarray:
+    """gap·√DDR per run of ascent with sampled batches, exact gap and KL; few updates.
+
+    Both are averaged over blocks of runs first: gap and KL are of one run each.
+    """
+    generator = np.random.default_rng(9)
+    runs, burn, updates = 500, 150, 200
+    best, means = np.array(TASK.means) / TASK.temperature, np.array(TASK.means)
+    p = kind(bandit.fisher(best), TASK.gradient_noise(best, sampled_entropy=True))
+    logits = np.tile(best, (runs, 1))
+    gaps, moves = np.zeros(runs), np.zeros(runs)
+    for update in range(burn + updates):
+        pi = bandit.policy(logits)
+        counts = generator.multinomial(n, pi)
+        noise = np.sqrt(counts) * TASK.reward_sd * generator.normal(size=pi.shape)
+        worth = means - TASK.temperature * np.log(pi)
+        worth = worth - (pi * worth).sum(-1, keepdims=True)
+        total = counts * worth + noise
+        gradient = (total - total.sum(-1, keepdims=True) * pi) / n
+        after = logits + step * gradient @ p
+        if update >= burn:
+            gaps += TASK.gap(after) / updates
+            moves += bandit.kl(logits, after) / updates
+        logits = after
+    gaps, moves = (values.reshape(50, -1).mean(1) for values in (gaps, moves))
+    return gaps * np.sqrt(n / moves)
+
+
+@pytest.mark.parametrize(("kind", "step"), [(natural, 0.05), (plain, 0.3)])
+def test_samples_of_one_policy_predict_the_plateau_of_runs(
+    kind: Any, step: float
+) -> None:
+    """Scores and advantages at the optimum alone, against runs that were not seen."""
+    samples = bandit_samples(np.random.default_rng(6), 200_000)
+    found = predict_plateau_constant(*samples, preconditioner=kind)
+    runs = plateau_of_runs(kind, step, n=1000)
+    assert found.standard_error < 0.01 * found.constant
+    assert_mean(runs, found.constant, effect=0.15 * found.constant)
+    with pytest.raises(AssertionError, match="mean deviates"):  # negative control
+        assert_mean(runs, 1.15 * found.constant, effect=0.2 * found.constant)
 
 
 def test_all_actions_known_by_hand() -> None:
@@ -99,16 +141,16 @@ def test_interval_covers_under_correlation_within_units() -> None:
     generator = np.random.default_rng(3)
     # Σ = E[(Σ_unit A)²]/E[size] with E s = 5, E s² = 95/3, correlation ½.
     truth = np.sqrt((0.5 + 0.5 * (95 / 3) / 5) / 8)
-    runs, inside, naive = 150, 0, 0
+    runs, inside, naive = 80, 0, 0
     for _ in range(runs):
         scores, worth, units = correlated(generator)
         found = predict_plateau_constant(scores, worth, units, groups=20)
         alone = predict_plateau_constant(scores, worth, groups=20)
         inside += abs(found.constant - found.bias - truth) < 1.96 * found.standard_error
         naive += abs(alone.constant - alone.bias - truth) < 1.96 * alone.standard_error
-    assert_proportion(inside, runs, 0.95, effect=0.2)
+    assert_proportion(inside, runs, 0.95, effect=0.25)
     with pytest.raises(AssertionError):  # negative control
-        assert_proportion(naive, runs, 0.95, effect=0.2)
+        assert_proportion(naive, runs, 0.95, effect=0.25)
 
 
 def test_order_and_names_of_units_are_irrelevant() -> None:
