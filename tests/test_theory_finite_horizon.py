@@ -64,6 +64,7 @@ def test_isotropic_optimum_is_the_asymptote_of_the_laws() -> None:
 def test_a_small_budget_leaves_the_start() -> None:
     best = isotropic_optimum(1.0, 1.0, 1.0, 2, 1e-9)
     assert best.loss == pytest.approx(1.0, rel=1e-6)
+    assert best.step_per_sample == pytest.approx(1.0, rel=1e-6)  # y = R/2
 
 
 @given(st.floats(0.01, 0.99), SIZES, SIZES, SIZES, positive_floats(1e2, 1e9))

@@ -183,8 +183,9 @@ def decaying_step(
 
 
 def _half_lives(signal: Number) -> Number:
-    """The y of e^y + y = 1 + A."""
-    return np.log(wrightomega(1 + signal))
+    """The y of e^y + y = 1 + A, to rounding also for small A (one step of Newton's)."""
+    y = np.log(wrightomega(1 + signal))
+    return y - (np.expm1(y) + y - signal) / (np.exp(y) + 1)
 
 
 def _positive(**numbers: Number) -> list[Number]:
