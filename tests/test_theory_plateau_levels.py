@@ -57,7 +57,7 @@ def solved(knobs: Knobs, task: Task) -> tuple[float, float, float] | None:
     h, M, E = float(task.curvature), minibatches(knobs), int(knobs.update_epochs)
     quiet = np.zeros((E, M))
     columns = [one_update(tuple(row), quiet, knobs, h) for row in np.eye(4)]
-    matrix = np.array(columns).T
+    matrix: Any = np.array(columns).T
     if np.abs(np.linalg.eigvals(matrix)).max() > 0.999:
         return None
     orders = list(itertools.permutations(np.eye(M)))

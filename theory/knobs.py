@@ -148,4 +148,4 @@ def cells(knobs: Knobs, task: Task) -> tuple[Cells, tuple[int, ...]]:
     arrays = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in values))
     flat = [array.reshape(-1) for array in arrays]
     com = flat.pop() if knobs.com is not None else None
-    return Cells(*flat, com), arrays[0].shape
+    return Cells._make([*flat, com]), arrays[0].shape

@@ -89,9 +89,9 @@ def _averaged(given: Cells, com: Array) -> Nested:
     shared = found.acting_variance, found.reference_variance
     total = *shared, found.step_second_moment
     parts = (one + two for one, two in zip(total, further, strict=True))
-    values = (np.where(sound, value, np.inf) for value in (*parts, *shared))
     effective = given.sigma * _speed(whole.linear_map()) / (h * (1 - given.mu))
-    return Nested(*values, effective=effective)
+    moments = [np.where(sound, value, np.inf) for value in (*parts, *shared)]
+    return Nested._make([*moments, effective])
 
 
 def _speed(update: LinearMap) -> Array:
