@@ -152,7 +152,7 @@ def critical_samples(spectrum: Spectrum, budget: Number, excess: Number) -> floa
     check_positive("excess", excess)
     best = spectrum.best_step_per_sample(budget)
     low, high = 1e-12 * budget, float(budget)
-    for _ in range(100):
+    for _ in range(60):
         n = float(np.sqrt(low * high))
         dear = spectrum.loss(best.at * n, n, budget / n) > (1 + excess) * best.value
         low, high = (low, n) if dear else (n, high)
