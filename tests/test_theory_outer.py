@@ -202,6 +202,7 @@ def test_stable_means_spectral_radius_below_one(twin: Twin) -> None:
 
 @given(twins())
 def test_closed_form_equals_lyapunov_solver(twin: Twin) -> None:
+    """Properties 7 and 14: the closed forms solve the Lyapunov equation."""
     if not spectral_radius(twin) < 1 - 1e-5:
         return
     rows = np.array(matrix_of(twin), dtype=float)
@@ -232,6 +233,7 @@ def test_ewma_linear_is_an_arma_process(a: float, com: float) -> None:
     st.integers(0, 8),
 )
 def test_effective_step_equals_inner_loop(eta: F, alpha: F, h: F, steps: int) -> None:
+    """Property 23: the inner loop is the formula."""
     start, noise = F(3), F(-2)
     x = start
     for _ in range(steps):
@@ -283,6 +285,7 @@ def test_multiplicative_gives_linear_regression() -> None:
     ids=lambda twin: type(twin.loop).__name__,
 )
 def test_transient_equals_monte_carlo(twin: Twin) -> None:
+    """Property 35: Monte Carlo agrees."""
     generator = np.random.default_rng(11)
     x = np.full(40_000, 2.0)
     r = x.copy()

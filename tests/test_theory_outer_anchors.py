@@ -1,11 +1,13 @@
 """Loops of `theory.outer` with an averaged anchor: identities, orderings, limits."""
 
+import math
 from fractions import Fraction as F
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.loops import as_floats
 from tests.support.strategies import (
     coms,
     fractions_between,
@@ -13,6 +15,7 @@ from tests.support.strategies import (
     positive_fractions,
 )
 from theory import outer
+from theory.outer.lyapunov import spectral_radius
 
 STABLE = fractions_between(0, 2)
 UNIT = fractions_between(0, 1)
@@ -25,6 +28,7 @@ def linear(a: F, com: F) -> outer.Stationary:
 
 @given(STABLE, st.integers(0, 6), nonnegative_fractions())
 def test_no_average_is_plain_descent(a: F, t: int, kappa: F) -> None:
+    """Property 13: COM 0 is SGD."""
     plain = outer.sgd(a, 1)
     inner = outer.sgd(a / (1 + a), 1)
     for loop, same in (
@@ -38,6 +42,7 @@ def test_no_average_is_plain_descent(a: F, t: int, kappa: F) -> None:
 
 @given(fractions_between(0, 3), coms())
 def test_linear_anchor_stability_in_centre_of_mass(a: F, com: F) -> None:
+    """Property 15: stable iff a < 2(1+c)/(1+2c)."""
     loop = outer.ewma_linear(a, 1, com)
     assert loop.stable == (a < 2 * (1 + com) / (1 + 2 * com))
     assert 1 < loop.stability_limit <= 2
@@ -45,16 +50,19 @@ def test_linear_anchor_stability_in_centre_of_mass(a: F, com: F) -> None:
 
 @given(UNIT, coms(), positive_fractions())
 def test_linear_anchor_kl_rises_with_averaging(a: F, com: F, more: F) -> None:
+    """Property 16: KL per update increases in COM."""
     assert linear(a, com + more).kl_per_update > linear(a, com).kl_per_update
 
 
 @given(fractions_between(0, F(1, 3)), coms(), positive_fractions())
 def test_linear_anchor_helps_small_steps(a: F, com: F, more: F) -> None:
+    """Property 17: V_x decreases in COM for a ≤ 1/3."""
     assert linear(a, com + more).acting_variance < linear(a, com).acting_variance
 
 
 @given(fractions_between(1, 2), UNIT, UNIT)
 def test_linear_anchor_hurts_large_steps(a: F, one: F, two: F) -> None:
+    """Property 18: V_x increases in COM for a ≥ 1."""
     # Only centres of mass that keep the loop stable: a < 1 + 1/(1 + 2c).
     low, high = sorted(share * (2 - a) / (2 * (a - 1)) for share in (one, two))
     if low != high:
@@ -63,6 +71,7 @@ def test_linear_anchor_hurts_large_steps(a: F, one: F, two: F) -> None:
 
 @given(fractions_between(F(1, 3), 1), positive_fractions())
 def test_linear_anchor_has_a_best_centre_of_mass(a: F, factor: F) -> None:
+    """Property 19: the minimiser between, β* = (1−a)/(2a)."""
     best = (1 - a) / (3 * a - 1)
     least = linear(a, best).acting_variance
     assert least == (6 * a - 1 - a**2) / (a**2 * (3 - a) ** 2)
@@ -72,13 +81,30 @@ def test_linear_anchor_has_a_best_centre_of_mass(a: F, factor: F) -> None:
 
 @given(UNIT, positive_fractions())
 def test_linear_anchor_against_descent_of_equal_speed(a: F, com: F) -> None:
+    """Property 20: at equal long-run speed V_x > V_SGD > V_r, by exact amounts."""
     state = linear(a, com)
     slow = outer.sgd(a / (1 + com), 1).stationary(1 / a**2, 1).acting_variance
     assert state.acting_variance > slow > state.reference_variance
+    margin = (1 + com + a * com) * (2 * (1 + com) - (1 + 2 * com) * a)
+    excess = 2 * a * com * (1 + com) * (1 + 2 * com) / margin
+    saving = 2 * a * com * (1 - a) * (1 + com) / margin
+    assert state.acting_variance == (1 + excess) * slow
+    assert state.reference_variance == (1 - saving) * slow
+
+
+@given(UNIT, coms())
+def test_linear_anchor_speed(a: F, com: F) -> None:
+    """The slow mode relaxes as ½((1+a) − √((1+a)² − 4a/(1+c))) per update."""
+    matrix = as_floats(outer.ewma_linear(a, 1, com).linear_map().matrix)
+    root = math.sqrt((1 + a) ** 2 - 4 * a / (1 + com))
+    assert 1 - spectral_radius(matrix) == pytest.approx(
+        (1 + float(a) - root) / 2, abs=1e-7
+    )
 
 
 @given(UNIT)
 def test_linear_anchor_limits(a: F) -> None:
+    """Property 21: COM → ∞ gives q/(1−a²), 0 and 2q/(1−a)."""
     state = linear(a, F(10**15))
     assert float(state.acting_variance) == pytest.approx(float(1 / (1 - a**2)))
     assert float(state.step_second_moment) == pytest.approx(float(2 / (1 - a)))
@@ -87,6 +113,7 @@ def test_linear_anchor_limits(a: F) -> None:
 
 @given(positive_fractions(), positive_fractions(), coms(), positive_fractions())
 def test_proximal_anchor_is_descent_plus_a_floor(a: F, h: F, com: F, more: F) -> None:
+    """Property 22: V_r is SGD with a smaller step; V_x has a floor."""
     eta = a / h
     state = outer.ewma_proximal(eta, h, com).stationary(1, 1)
     small = eta / ((1 + com) * (1 + a))
@@ -126,6 +153,7 @@ def test_gradient_anchor_without_penalty_ignores_the_anchor(b: F, com: F) -> Non
 
 @given(STABLE, coms())
 def test_averaging_without_feedback_reduces_variance(b: F, com: F) -> None:
+    """Property 29: an average without feedback, κ = 0."""
     state = outer.ewma_gradient(b, 1, 0, com).stationary(1, 1)
     rho, beta = 1 - b, com / (1 + com)
     share = (1 - beta) / (1 + beta) * (1 + beta * rho) / (1 - beta * rho)

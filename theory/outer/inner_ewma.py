@@ -42,7 +42,7 @@ def ewma_inner(
     - r := x at the start of each update and c → ∞ within it is PPO: `sgd` with
       `effective_step(α/κ, α, h, K)`.
 
-    Floats lose about 10⁻¹⁶/(1 − spectral radius), relatively.
+    Floats lose about K·10⁻¹⁶/(1 − spectral radius), relatively.
 
     Args:
         learning_rate: α ≥ 0.
