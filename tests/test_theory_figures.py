@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 
 from theory import calibration, figures, outer, table
 from theory.figures.canvas import COLOURS
+from theory.power_law import PowerLaw
 
+SPECTRUM = PowerLaw(curvature=1, decay=2, initial=1, source=1, noise=1).spectrum(50)
 SHIPPED = Path(__file__).parent.parent / "bridge" / "calibrations"
 
 
@@ -96,6 +98,24 @@ def test_plateau_map_takes_any_loop() -> None:
     assert np.all(np.isfinite(marks(panels(figure)[0])[0].get_array()))
 
 
+def test_ridge_is_the_exact_loss_over_the_least_on_the_map() -> None:
+    (axes,) = panels(
+        figures.ridge(SPECTRUM, budget=1e4, samples=(1, 1e5), resolution=9)
+    )
+    n, eta = np.geomspace(1, 1e5, 9), np.geomspace(*axes.get_ylim(), 9)
+    loss = np.array(
+        [[SPECTRUM.loss(step, size, 1e4 / size) for size in n] for step in eta]
+    )
+    drawn = marks(axes)[0].get_array()
+    whole = n <= 1e4
+    least = loss[:, whole].min()
+    expected = np.log10(loss[:, whole] / least)
+    np.testing.assert_allclose(drawn.filled(np.nan)[:, whole], expected, atol=1e-9)
+    assert np.all(np.isnan(drawn.filled(np.nan)[:, ~whole]))
+    size, step = line(axes, "η = u*·n")
+    np.testing.assert_allclose(step / size, SPECTRUM.best_step_per_sample(1e4).at)
+
+
 def test_best_ddr_of_a_calibration_with_a_known_optimum() -> None:
     made = calibration.Calibration.synthetic(num_draws=50)
     (axes,) = panels(figures.ddr_against_budget(made))
@@ -137,6 +157,18 @@ def test_held_out_runs_are_told_from_training_runs() -> None:
         (lambda: figures.plateau_map(steps=(1.0, 0.1)), "steps is"),
         (lambda: figures.plateau_map(coms=(0.0, 1.0)), "coms holds"),
         (lambda: figures.plateau_map(resolution=1), "resolution is 1"),
+        (
+            lambda: figures.ridge(SPECTRUM, budget=-1, samples=(1, 2)),
+            "budget is -1",
+        ),
+        (
+            lambda: figures.ridge(SPECTRUM, budget=10, samples=(2, 1)),
+            "samples is",
+        ),
+        (
+            lambda: figures.ridge(SPECTRUM, budget=10, samples=(1, 2), resolution=1),
+            "resolution is 1",
+        ),
         (
             lambda: figures.ddr_against_budget(
                 calibration.Calibration.synthetic(num_draws=5), level=80
