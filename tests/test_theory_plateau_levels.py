@@ -28,6 +28,8 @@ from theory.outer.step_rules import (
 from theory.plateau import Plateau, plateau
 
 TASK = Task(curvature=0.5, noise_variance=8.0)
+# Each example solves a loop twice; a quarter of the deep profile is deep enough.
+DEAR = settings(max_examples=min(500, settings().max_examples), deadline=None)
 State = tuple[Any, Any, Any, Any]
 Optimiser = Callable[[Any], Any]
 
@@ -88,8 +90,8 @@ def settings_of_knobs(draw: st.DrawFn) -> Knobs:
     )
 
 
+@DEAR
 @given(settings_of_knobs())
-@settings(deadline=None)
 def test_plain_level_equals_the_solved_nested_loop(knobs: Knobs) -> None:
     found = plateau(knobs, TASK)
     expected = solved(knobs, TASK)
@@ -102,6 +104,7 @@ def test_plain_level_equals_the_solved_nested_loop(knobs: Knobs) -> None:
     assert found.ddr == knobs.samples_per_update / found.kl_per_update
 
 
+@DEAR
 @given(settings_of_knobs())
 def test_causes_add_up_and_the_largest_names_the_regime(knobs: Knobs) -> None:
     found = plateau(knobs, TASK)
@@ -128,6 +131,7 @@ def test_causes_add_up_and_the_largest_names_the_regime(knobs: Knobs) -> None:
     assert words.endswith(".")
 
 
+@DEAR
 @given(settings_of_knobs())
 def test_unstable_is_a_spectral_radius_of_one(knobs: Knobs) -> None:
     h, E, M = 0.5, int(knobs.update_epochs), minibatches(knobs)
@@ -135,6 +139,19 @@ def test_unstable_is_a_spectral_radius_of_one(knobs: Knobs) -> None:
     radius = np.abs(np.linalg.eigvals(np.array(columns).T)).max()
     assume(abs(radius - 1) > 1e-6)
     assert (plateau(knobs, TASK).regime == "unstable") == (radius > 1)
+
+
+@DEAR
+@given(settings_of_knobs())
+def test_effective_step_is_that_of_the_plain_loop_as_fast(knobs: Knobs) -> None:
+    """e = 1/(h·Σ_t r_t) from x = r = 1 at rest, without noise."""
+    h, quiet = 0.5, np.zeros((int(knobs.update_epochs), minibatches(knobs)))
+    columns = [one_update(tuple(row), quiet, knobs, h) for row in np.eye(4)]
+    matrix: Any = np.array(columns).T
+    assume(np.abs(np.linalg.eigvals(matrix)).max() < 0.999)
+    total = np.linalg.solve(np.eye(4) - matrix, np.ones(4))[1]
+    found = plateau(knobs, TASK).effective_step
+    assert found == pytest.approx(1 / (h * total), rel=1e-6)
 
 
 def simulated(
