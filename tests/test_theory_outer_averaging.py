@@ -17,7 +17,7 @@ from theory import outer
 from theory.outer import ema_variance, stationary_covariance, window_variance
 
 STABLE = fractions_between(0, 2)
-WINDOWS = st.integers(1, 40)
+WINDOWS = st.integers(1, 25)
 
 
 @given(STABLE, positive_fractions(), coms(), positive_fractions())
