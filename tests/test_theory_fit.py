@@ -139,17 +139,6 @@ def test_an_instrument_is_needed() -> None:
 # Invariances.
 
 
-@settings(max_examples=3)
-@given(st.integers(0, 2**32 - 1))
-def test_order_of_rows_does_not_matter(seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(len(noisy_table()))
-    one, two = fit(noisy_table(), KNOWN), fit(noisy_table().select(order), KNOWN)
-    for name in ("ddr_map", "law", "config_sd", "seed_sd"):
-        np.testing.assert_allclose(
-            getattr(one.point, name), getattr(two.point, name), rtol=1e-4, atol=1e-7
-        )
-
-
 @pytest.mark.parametrize("family", ["joint", "saturating"])
 @settings(max_examples=2)
 @given(positive_floats(1e-2, 1e2), positive_floats(1e-2, 1e2), positive_floats(0.1, 10))
@@ -199,6 +188,7 @@ def problem(family: str, noise_model: str, rows: int = 1, terms: int = 0) -> Pro
         log_budget=np.log(data.transitions),
         log_ddr=np.log(data.ddr) + np.zeros((rows, 1)),
         weights=rng.exponential(size=(rows, len(data))),
+        level=np.ones(len(data)),
         pace=np.stack([np.log(data.knobs["num_envs"] / 64)] * terms, -1)
         if terms
         else np.zeros((len(data), 0)),
@@ -543,7 +533,7 @@ def test_the_command_fits_forecasts_and_writes(
     assert len(report["held_out"]["cells"]) == 8
     assert report["held_out"]["outcome"] == "log gap"
     models = report["held_out"]["models"]
-    assert set(models) == {"law", "constant_ddr", "persistence", "moving_optimum"}
+    assert set(models) >= {"law", "constant_ddr", "persistence", "moving_optimum"}
     assert models["law"]["crps"] < models["persistence"]["crps"]
     assert models["constant_ddr"]["skill_of_law"]["low"] > 0
     saved = calibration.load(out)

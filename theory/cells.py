@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from theory.table import RunTable, TableError
+from theory import columns
+from theory.table import RunTable, TableError, validate
 
 MIN_BUDGETS = 3
 
@@ -75,14 +76,14 @@ def from_table(
         min_budgets: refuse a table with fewer budgets.
 
     Raises:
-        TableError: fewer budgets, several environments, a DDR or a number of
-            transitions that is not positive, a score that is not finite, or a knob
-            that has no logarithm.
+        TableError: two rows are the same run, fewer budgets, several environments, a
+            DDR or a number of transitions that is not positive, a score that is not
+            finite, or a knob that has no logarithm.
     """
     names = table.varied() if knobs is None else tuple(knobs)
     _check(table, ddr_column, names, min_budgets)
-    pairs = np.stack([table.configurations(), table["budget"]], axis=-1)
     # Cells in the order of their content, so that the order of rows cannot matter.
+    pairs = np.stack([_configurations(table), table["budget"]], axis=-1)
     keys, cell = np.unique(pairs, axis=0, return_inverse=True)
     count = np.bincount(cell)
     transitions = table["transitions"].astype(float)
@@ -105,9 +106,23 @@ def from_table(
     )
 
 
+def _configurations(table: RunTable) -> Int[np.ndarray, "run"]:
+    """A number per row for its configuration, in the order of the knobs' values."""
+    numbers = table.configurations()
+    first = np.unique(numbers, return_index=True)[1]
+    ranks = [
+        np.unique(table[name][first], return_inverse=True)[1]
+        for name in columns.IDENTITY
+        if name in table
+    ]
+    order = np.lexsort(ranks[::-1])
+    return np.argsort(order)[numbers]
+
+
 def _check(
     table: RunTable, ddr_column: str, knobs: Sequence[str], min_budgets: int
 ) -> None:
+    validate(table)
     budgets = table.budgets()
     if len(budgets) < min_budgets:
         raise TableError(

@@ -13,7 +13,7 @@ import tyro
 
 from theory import calibration as calibration_module
 from theory import table as table_module
-from theory.fit import assembly, held_out
+from theory.fit import assembly, held_out, leave_out
 from theory.fit.options import Options
 from theory.fit.two_stage import Fit, fit
 from theory.table import RunTable, TableError
@@ -37,6 +37,7 @@ class Arguments:
         hold_out: rows to leave out and forecast, as COLUMN=VALUE; a row that meets any
             is held out.
         held_out: another run table to forecast.
+        leave_out: "budget" or a knob: fit without each of its values, and forecast it.
         min_updates: leave out runs with fewer updates, whose steps are not small.
         draws: bootstrap draws over configurations.
         seed: of the bootstrap.
@@ -53,6 +54,7 @@ class Arguments:
     knobs: tuple[str, ...] = ()
     hold_out: tuple[str, ...] = ()
     held_out: Path | None = None
+    leave_out: tuple[str, ...] = ()
     min_updates: int = 0
     draws: int = 400
     seed: int = 0
@@ -81,6 +83,13 @@ def run(arguments: Arguments) -> dict[str, object]:
     if len(left_out):
         evaluation = held_out.evaluate(result, calibration, left_out)
         calibration = dataclasses.replace(calibration, held_out=evaluation)
+    left = {
+        by: [
+            dataclasses.asdict(row)
+            for row in leave_out.leave_one_out(training, options, by)
+        ]
+        for by in arguments.leave_out
+    }
     out = arguments.out or arguments.table.with_suffix(".json")
     calibration_module.save(calibration, out)
     return {
@@ -98,6 +107,7 @@ def run(arguments: Arguments) -> dict[str, object]:
         "config_sd": float(result.point.config_sd[0]),
         "seed_sd": float(result.point.seed_sd[0]),
         "held_out": dict(calibration.held_out),
+        "leave_one_out": left,
     }
 
 
@@ -200,6 +210,8 @@ def text(report: dict[str, typing.Any]) -> str:
     sentences = {k: v for k, v in report["statuses"].items() if k != "fit"}
     lines.extend(f"  {name}: {sentence}" for name, sentence in sentences.items())
     lines.extend(_held_out_lines(report["held_out"]))
+    for rows in report["leave_one_out"].values():
+        lines.extend(map(_left_out_line, rows))
     lines.append(f"Calibration written to {report['calibration']}")
     return "\n".join(lines) + "\n"
 
@@ -221,3 +233,14 @@ def _held_out_lines(held: dict[str, typing.Any]) -> list[str]:
             )
         lines.append(line)
     return lines
+
+
+def _left_out_line(row: dict[str, typing.Any]) -> str:
+    start = f"Without {row['by']} = {row['value']:g}: "
+    if row["crps"] is None:
+        return start + row["status"]
+    skills = ", ".join(f"{k} {v['value']:.2f}" for k, v in row["skill"].items())
+    return (
+        f"{start}{row['cells']} cells, CRPS {row['crps']:.4g}, optimum exponent "
+        f"{row['law']['optimum_exponent']:.3f}; skill of law over {skills}"
+    )

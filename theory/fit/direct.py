@@ -25,22 +25,22 @@ def coordinates(family: str) -> tuple[str, ...]:
 def held_deviance(
     problem: Problem, fitted: LawFit, name: str, values: Float[np.ndarray, "grid"]
 ) -> Float[np.ndarray, "grid"]:
-    """Least deviance with one positive parameter held at each of some values.
+    """Least deviance with one parameter held at each of some values.
 
     Args:
         problem: one row of weights.
         fitted: its fit, where the search starts.
-        name: "bias", "noise", or what is searched.
-        values: of the parameter, positive.
+        name: "level", "bias", "noise", or what is searched.
+        values: of the parameter, positive unless it is the level.
     """
     index = coordinates(problem.family).index(name)
     rows = problem.rows(np.zeros(len(values), dtype=int))
     start = np.tile(_vector(problem, fitted), (len(values), 1))
     lower, upper = _bounds(problem, start)
-    held = np.log(values)
+    held = values if name == "level" else np.log(values)
     start[:, index] = lower[:, index] = upper[:, index] = held
     return levenberg.minimise(
-        _Residuals(rows), start, lower, upper, iterations=100, tolerance=1e-9
+        _Residuals(rows), start, lower, upper, iterations=60, tolerance=1e-8
     )[1]
 
 
@@ -81,19 +81,19 @@ class _Residuals:
     def __call__(self, vector: np.ndarray, rows: np.ndarray) -> levenberg.Evaluation:
         problem, theta = self.problem.rows(rows), vector[:, 3:]
         sign = -1.0 if problem.noise_model == GAUSSIAN else 1.0
-        with np.errstate(over="ignore"):
-            parts = [
-                sign * np.exp(level[:, None] + column)
-                for level, column in zip(
-                    vector.T[1:3], law_columns.log_columns(problem, theta), strict=True
-                )
-            ]
-        mean = vector[:, :1] + parts[0] + parts[1]
+        highest = _log_scale(problem) - FLOOR_OF_LOG
+        parts = [
+            sign * np.exp(np.minimum(level[:, None] + column, highest))
+            for level, column in zip(
+                vector.T[1:3], law_columns.log_columns(problem, theta), strict=True
+            )
+        ]
+        mean = vector[:, :1] * problem.level + parts[0] + parts[1]
         if problem.noise_model == GAMMA:
             mean = np.maximum(mean, projection.TINY * np.min(problem.target))
         root = np.sqrt(problem.weights)
         slope = root * projection.residual_slopes(problem, mean)
         moved = law_columns.theta_slopes(problem, theta, parts[0], parts[1])
-        levels = np.stack([np.ones_like(mean), *parts], axis=-1)
+        levels = np.stack([np.broadcast_to(problem.level, mean.shape), *parts], axis=-1)
         jacobian = slope[..., None] * np.concatenate([levels, moved], axis=-1)
         return root * projection.residuals(problem, mean), jacobian

@@ -7,6 +7,7 @@ reported: near a strongly convex optimum the transient decays exponentially, fas
 than any power, and the source s has no upper end.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,7 +23,8 @@ from theory.fit.problem import SEARCHED, Problem
 from theory.fit.status import Estimate, Status
 from theory.forecast import Model, Parameters
 
-GRID = 41
+GRID, COARSE = 41, 15
+FAR = 1e12
 REACH = 30.0  # how far from the estimate a profile without a searched range looks
 
 
@@ -50,11 +52,12 @@ class Profile:
 
 def _end(values: np.ndarray, excess: np.ndarray, threshold: float) -> float | None:
     """First crossing of the threshold, in √excess linear in log ψ; None if inside."""
-    if len(values) == 0 or excess[0] <= threshold:
+    inside = excess <= threshold
+    if inside[0] or not np.any(inside):
         return None
-    index = int(np.argmax(excess <= threshold))
-    outside, inside = np.sqrt(np.maximum(excess[[index - 1, index]], 0.0))
-    share = (outside - np.sqrt(threshold)) / (outside - inside)
+    index = int(np.argmax(inside))
+    far, near = np.sqrt(np.maximum(excess[[index - 1, index]], 0.0))
+    share = (far - np.sqrt(threshold)) / (far - near)
     log_out, log_in = np.log(values[[index - 1, index]])
     return float(np.exp(log_out + share * (log_in - log_out)))
 
@@ -79,9 +82,28 @@ def profile(problem: Problem, fitted: LawFit, name: str = "source") -> Profile:
         deviance = law_fit.profile_deviance(problem, fitted, values)
     else:
         deviance = direct.held_deviance(problem, fitted, name, values)
+    return _profile(fitted, values, deviance)
+
+
+def floor_interval(problem: Problem, fitted: LawFit) -> Interval:
+    """From 0 to what the profile of the floor allows, where the fit left it out.
+
+    Args:
+        problem: one row of weights.
+        fitted: its fit, with a floor of 0.
+    """
+    allowed = dataclasses.replace(problem, level=np.ones_like(problem.level))
+    least, most = float(np.min(problem.target)), float(np.max(problem.target))
+    values = np.geomspace(least / 100, most, COARSE)
+    deviance = direct.held_deviance(allowed, fitted, "level", values)
+    seen = _profile(fitted, values, deviance).interval()
+    return Interval(0.0, seen.high, seen.level, Kind.PROFILE)
+
+
+def _profile(fitted: LawFit, values: np.ndarray, deviance: np.ndarray) -> Profile:
+    """Deviances as excess over the least one, in units of the dispersion."""
     least = min(np.min(deviance), fitted.solution.deviance[0])
-    cells = problem.target.size
-    freedom = max(cells - 3 - len(fitted.theta[0]), 1)
+    freedom = max(fitted.solution.mean.shape[1] - 3 - len(fitted.theta[0]), 1)
     dispersion = max(least / freedom, 1e-300)
     return Profile(
         values=values, deviance=(deviance - least) / dispersion, freedom=freedom
@@ -99,8 +121,9 @@ def _grid(problem: Problem, fitted: LawFit, name: str) -> np.ndarray:
     else:
         found = fitted.solution
         best = float((found.log_bias if name == "bias" else found.log_noise)[0])
-        if not np.isfinite(best):  # none of it: as much as would explain a typical gap
-            best = direct.typical(problem, fitted, name)
+        if not np.isfinite(best):  # none of it: up to what explains a typical gap alone
+            highest = direct.typical(problem, fitted, name)
+            return np.exp(highest + np.linspace(-1, 0, GRID) * np.log(FAR))
         logs = best + np.linspace(-1, 1, GRID) * np.log(REACH)
     return np.exp(np.unique(np.append(logs, best)))
 
@@ -110,7 +133,7 @@ def estimates(
     point: Parameters,
     draws: Parameters,
     left_out: Parameters,
-    source_profile: Profile | None,
+    profiles: Mapping[str, Interval],
 ) -> Mapping[str, Estimate]:
     """Every parameter with its 95 % set and status.
 
@@ -119,7 +142,7 @@ def estimates(
         point: the estimate.
         draws: the bootstrap.
         left_out: refits without one configuration each.
-        source_profile: the profile of the source; None for the free law.
+        profiles: of the source, unless the law is free; of a floor that is left out.
     """
     values, drawn = named(model, point), named(model, draws)
     without = named(model, left_out)
@@ -135,8 +158,10 @@ def estimates(
         bound = name in ("floor", "bias", "noise") and value[0] == 0
         status = Status.AT_BOUND if bound else Status.CONVERGED
         result[name] = Estimate.of(float(value[0]), chosen, status)
-    if source_profile is not None:
-        result["source"] = _source(result["source"], source_profile)
+    if "floor" in profiles:
+        result["floor"] = Estimate.of(0.0, profiles["floor"], Status.AT_BOUND)
+    if "source" in profiles:
+        result["source"] = _source(result["source"], profiles["source"])
         result[OPTIMUM_EXPONENT] = _follows(result["source"])
     return result
 
@@ -146,13 +171,12 @@ def degrees_of_freedom(model: Model, left_out: Parameters) -> int:
     return max(len(left_out.law) - 1 - len(model.ddr_map.terms), 1)
 
 
-def _source(found: Estimate, source_profile: Profile) -> Estimate:
+def _source(found: Estimate, seen: Interval) -> Estimate:
     """The wider of profile and refits; the profile decides what is open.
 
     The profile knows the scatter around the law but takes the map as given; refits
     know the map's uncertainty but cannot see beyond the searched range.
     """
-    seen = source_profile.interval()
     status = {
         (False, False): Status.CONVERGED,
         (False, True): Status.OPEN_ABOVE,

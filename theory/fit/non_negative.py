@@ -30,7 +30,9 @@ def solve(
     weighted = columns * weights[:, None]
     normal = weighted @ np.swapaxes(columns, -1, -2)
     right = weighted @ target
-    length = np.sqrt(np.diagonal(normal, axis1=1, axis2=2)) + 1e-300
+    # A column of zeros gets the length of nothing to divide by, and the level 0.
+    length = np.sqrt(np.diagonal(normal, axis1=1, axis2=2))
+    length = np.where(length > 0, length, 1.0)
     cosine = normal / (length[:, :, None] * length[:, None, :])
     return _best(cosine, right / length, first=1 if free_level else 0) / length
 

@@ -1,5 +1,6 @@
 """What to fit, and how."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,10 +8,19 @@ import numpy as np
 from jaxtyping import Float
 
 from theory.cells import Cells
-from theory.forecast import LIMIT
+from theory.forecast import LAW_PARAMETERS, LIMIT, RUN
+from theory.table import TableError
 
 PREDICTED, MEASURED = "predicted", "measured"
 THEORY, FITTED = "theory", "fitted"
+MIN_DRAWS = 10
+ALLOWED = {
+    "family": tuple(LAW_PARAMETERS),
+    "ddr_column": ("ddr", "ddr_noise"),
+    "law_ddr": (LIMIT, RUN),
+    "regressor": (PREDICTED, MEASURED),
+    "pace": (THEORY, FITTED),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,10 @@ class Options:
         knobs: knobs of the map; all varied ones if None.
         draws: bootstrap draws.
         seed: of the bootstrap's random numbers.
+
+    Raises:
+        TableError: an option that is none, too few draws, or an asymptote that is not
+            finite.
     """
 
     asymptote: float | None
@@ -40,6 +54,20 @@ class Options:
     knobs: Sequence[str] | None = None
     draws: int = 400
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in ALLOWED.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                known = ", ".join(map(repr, allowed))
+                raise TableError(f"{name} is {value!r}; it should be one of {known}")
+        if self.draws < MIN_DRAWS:
+            raise TableError(f"draws is {self.draws}; at least {MIN_DRAWS} are needed")
+        if self.asymptote is not None and not math.isfinite(self.asymptote):
+            raise TableError(
+                f"asymptote is {self.asymptote}; it should be a number, or None for a "
+                "free one"
+            )
 
     def target(self, cells: Cells) -> Float[np.ndarray, "cell"]:
         """What the law is fitted to: the gap, or the score if the optimum is free."""

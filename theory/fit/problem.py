@@ -23,6 +23,7 @@ class Problem:
         log_ddr: log D per row, D in transitions per nat.
         weights: weight of each cell in each row, zero for absent ones.
         pace: columns of the pace, see `theory.forecast`; no columns for none.
+        level: column of the floor or J∞: ones, or zeros for a floor of 0.
         noise_model: "gamma" or "gaussian".
         family: "joint", "free" or "saturating".
     """
@@ -32,6 +33,7 @@ class Problem:
     log_ddr: Float[np.ndarray, "draw cell"]
     weights: Float[np.ndarray, "draw cell"]
     pace: Float[np.ndarray, "cell r"]
+    level: Float[np.ndarray, "cell"]
     noise_model: str
     family: str
 
@@ -43,6 +45,7 @@ class Problem:
             log_ddr=self.log_ddr[chosen],
             weights=self.weights[chosen],
             pace=self.pace,
+            level=self.level,
             noise_model=self.noise_model,
             family=self.family,
         )

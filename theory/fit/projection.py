@@ -71,7 +71,7 @@ def solve(
     noise_scale = np.max(log_noise, axis=-1, keepdims=True)
     columns = np.stack(
         [
-            np.ones_like(log_bias),
+            np.broadcast_to(problem.level, log_bias.shape),
             np.exp(log_bias - bias_scale),
             np.exp(log_noise - noise_scale),
         ],
@@ -120,8 +120,8 @@ def jacobian(
     moved = slope * theta_slopes(
         problem, theta, sign * solution.bias, sign * solution.noise
     )
-    active = np.stack([np.ones_like(solution.mean), solution.bias, solution.noise], -1)
-    active[..., 0] *= (solution.level != 0)[:, None]
+    level = problem.level * (solution.level != 0)[:, None]
+    active = np.stack([level, solution.bias, solution.noise], axis=-1)
     return _without(moved, slope * active)
 
 

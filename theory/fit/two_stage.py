@@ -16,16 +16,18 @@ from theory import cells as cells_module
 from theory.calibration import rows
 from theory.cells import MIN_BUDGETS, Cells
 from theory.fit import (
+    floor,
     identification,
     law_fit,
     map_fit,
     pace,
     resample,
 )
+from theory.fit.intervals import Interval
 from theory.fit.law_fit import LawFit
 from theory.fit.map_fit import MapFit
 from theory.fit.options import FITTED, Options
-from theory.fit.problem import GAMMA, GAUSSIAN, Problem
+from theory.fit.problem import GAMMA, GAUSSIAN, SEARCHED, Problem
 from theory.fit.result import Fit
 from theory.fit.spread import Sds, Spread
 from theory.fit.status import FAILED, NotConverged, Status
@@ -51,6 +53,7 @@ def fit(table: RunTable, options: Options, *, throw: bool = True) -> Fit:
         knobs=options.knobs,
         min_budgets=MIN_BUDGETS,
     )
+    _check_configurations(cells)
     _check_gaps(cells, options)
     result = fit_cells(cells, options)
     if throw and result.status in FAILED:
@@ -85,8 +88,7 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
     if not np.any(drawn):  # all are shown, and the status says what they are
         drawn = count < len(weights)
     draws, left_out = (rows(everything, c) for c in (drawn, count >= len(weights)))
-    seen = problem, stage_two
-    source = None if options.family == "free" else identification.profile(*seen)
+    profiles = _profiles(problem, stage_two)
     return Fit(
         options=options,
         cells=cells,
@@ -94,7 +96,7 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         point=point,
         draws=draws,
         left_out=left_out,
-        estimates=identification.estimates(model, point, draws, left_out, source),
+        estimates=identification.estimates(model, point, draws, left_out, profiles),
         covariance=_covariance(draws),
         status=_status(stage_one, stage_two, settled[: len(weights)]),
         map_fit=stage_one,
@@ -102,6 +104,16 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         problem=problem,
         bootstrap_weights=weights,
     )
+
+
+def _profiles(problem: Problem, stage_two: LawFit) -> dict[str, Interval]:
+    """Of the source, which may be open, and of a floor that was left out."""
+    found = {}
+    if "source" in SEARCHED[problem.family]:
+        found["source"] = identification.profile(problem, stage_two).interval()
+    if not np.any(problem.level):
+        found["floor"] = identification.floor_interval(problem, stage_two)
+    return found
 
 
 def _estimate(
@@ -114,15 +126,25 @@ def _estimate(
         log_ddr=resample.log_ddr(cells, options, stage_one),
         weights=np.ones((1, len(cells))),
         pace=np.zeros((len(cells), 0)),
+        level=np.ones(len(cells)),
         noise_model=GAUSSIAN if options.asymptote is None else GAMMA,
         family=options.family,
     )
     terms: tuple[str, ...] = ()
     if options.pace == FITTED:
         terms, problem = pace.choose(problem, cells, stage_one)
-    first = Spread(cells, options, stage_one, law_fit.fit_law(problem))
-    problem = dataclasses.replace(problem, weights=first.reliability())
-    return terms, problem, law_fit.fit_law(problem)
+    first = law_fit.fit_law(problem)
+    weights = Spread(cells, options, stage_one, first).reliability()
+    problem = dataclasses.replace(problem, weights=weights)
+    return terms, *floor.choose(problem, first.theta[0])
+
+
+def _check_configurations(cells: Cells) -> None:
+    if len(np.unique(cells.config)) < 2:
+        raise cells_module.TableError(
+            "the run table has a single configuration; a map from knobs to DDR needs "
+            "several"
+        )
 
 
 def _check_gaps(cells: Cells, options: Options) -> None:
