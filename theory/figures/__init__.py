@@ -1,7 +1,7 @@
 """Figures of the theory: one function each, returning a matplotlib `Figure`.
 
-Nothing is shown or saved here and no global state of matplotlib is touched: put the
-figure in a notebook, or call its `savefig`.
+Nothing is shown or saved here and no global state of matplotlib is touched: show the
+figure in a notebook (after `%matplotlib inline`), or call its `savefig`.
 
 - `transient_and_plateau`: how loops approach the level at which they stop.
 - `stability_map`: the largest stable step against averaging, momentum and samples.

@@ -55,8 +55,10 @@ class LinearPaths:
 
     @property
     def transitions(self) -> np.ndarray:
-        """Updates times n, shape [*knob, checkpoint]."""
-        return self.updates * self.samples_per_update[..., None]
+        """Updates times n, shape [*knob, checkpoint]; int64, exact, for whole n."""
+        n = self.samples_per_update[..., None]
+        whole = bool(np.all(n == np.floor(n)))
+        return self.updates * (n.astype(np.int64) if whole else n)
 
 
 def simulate_linear(
