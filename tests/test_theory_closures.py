@@ -129,7 +129,8 @@ def test_sign_balances_pull_and_push(eps: float, h: float, noise: float) -> None
     slope = h * state.acting_variance / spread  # of x on g
     pull, _ = integrate.quad(
         lambda u: 2 * slope * math.sqrt(spread) * u * stats.norm.pdf(u),
-        *(0, 12),
+        0,
+        12,
         epsabs=0,
         epsrel=1e-11,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.statistical import assert_mean
@@ -16,6 +16,9 @@ from tests.support.strategies import coms, fractions_between, positive_fractions
 from theory import outer
 from theory.outer.inner_floor import inner_floor, minibatch_excess, minibatch_noise
 from theory.outer.moments import LinearMap
+
+# Large fractions; a quarter of the deep profile is deep enough.
+DEAR = settings(max_examples=min(500, settings().max_examples), deadline=None)
 
 
 def level(
@@ -67,6 +70,7 @@ def test_noise_equals_every_reshuffling_enumerated(
     assert [s + e for s, e in zip(shared, noise.scatter, strict=True)] == expected
 
 
+@DEAR
 @given(
     fractions_between(0, 2), positive_fractions(), st.integers(1, 6), st.integers(1, 4)
 )
@@ -85,6 +89,7 @@ def test_excess_equals_the_scatter(w: F, h: F, minibatches: int, epochs: int) ->
     assert floats == pytest.approx(float(found), rel=1e-9)
 
 
+@DEAR
 @given(
     fractions_between(0, 1),
     positive_fractions() | st.just(math.inf),

@@ -82,7 +82,7 @@ class Knobs:
         check_positive("outer_learning_rate", self.outer_learning_rate)
         check_finite("outer_momentum", self.outer_momentum)
         passes = np.divide(self.samples_per_update, self.minibatch_size)
-        if not np.all((passes == np.floor(passes)) & (passes >= 1)):
+        if not np.all(passes == np.floor(passes)):
             msg = (
                 f"samples_per_update is {self.samples_per_update}; it must be a "
                 f"multiple of the minibatch_size, {self.minibatch_size}."

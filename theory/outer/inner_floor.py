@@ -45,7 +45,8 @@ def inner_floor(
     the memory 1/w, and a lower bound of it for w ≤ 1.
 
     In this model, more samples per update at fixed α and m lower the level from that of
-    E passes the penalty does not bind, αEσ²/(2mh), by at most 2E.
+    E passes the penalty does not bind, αEσ²/(2mh), by at most 2E. PPO-EWMA's acting
+    policy, whose anchor does not follow the fluctuation, can come down to T.
 
     Args:
         learning_rate: α > 0, with w < 2.
