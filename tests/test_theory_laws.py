@@ -84,6 +84,7 @@ def test_optimum_equals_numerical_minimum(law: Any, budget: float) -> None:
 
 @given(any_law, BUDGETS, positive_floats(1e-3, 1e3))
 def test_no_ddr_beats_the_optimum(law: Any, budget: float, ratio: float) -> None:
+    """Property 24, that D* is a minimum."""
     ddr = ratio * law.best_ddr(budget)
     assert law.gap(budget, ddr) >= law.best_gap(budget) * (1 - 1e-12)
     regret = law.regret(budget, ddr)
@@ -134,6 +135,7 @@ def test_sympy_passes_through() -> None:
 def test_best_gap_is_one_plus_one_over_s_noises(
     law: laws.JointLaw, budget: float
 ) -> None:
+    """Property 24, its gap."""
     noise = law.noise * law.best_ddr(budget) ** -0.5
     expected = law.floor + (1 + 1 / law.source) * noise
     assert law.best_gap(budget) == pytest.approx(expected, rel=1e-10)
@@ -149,6 +151,7 @@ def test_optimum_moves_by_its_exponent(law: Any, budget: float, more: float) -> 
 def test_more_budget_never_hurts(
     law: laws.JointLaw, budget: float, more: float
 ) -> None:
+    """Property 25."""
     ddr = law.best_ddr(budget)
     assert law.gap(more * budget, ddr) <= law.gap(budget, ddr)
     assert law.best_gap(more * budget) <= law.best_gap(budget)
