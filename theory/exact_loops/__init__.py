@@ -15,11 +15,13 @@ Rules:
 - `gradient_ascent`, `natural_gradient`: steps whose coefficient is pinned.
 - `hard_kl`: steps whose KL is pinned.
 - `kl_proximal`, `from_average`: steps held to, or taken from, an averaged anchor.
-- `ClippedSurrogate`: PPO's epochs and minibatches, with `Sgd` or `Adam` inside.
+- `ClippedSurrogate`: PPO's epochs and minibatches, with `Sgd` or `Adam` inside, and
+  `BehaviourAnchor` (PPO) or `AveragedAnchor` (PPO-EWMA) to clip against.
 
 `predicted_constant` gives gap·√DDR of a task's plateaus from samples of its optimum.
 """
 
+from theory.exact_loops.anchors import Anchor, AveragedAnchor, BehaviourAnchor
 from theory.exact_loops.bandit_task import EveryArm, SampledArms
 from theory.exact_loops.clipped import (
     ClippedSurrogate,
@@ -45,7 +47,10 @@ from theory.exact_loops.tasks import Batch, Task
 
 __all__ = [
     "Adam",
+    "Anchor",
+    "AveragedAnchor",
     "Batch",
+    "BehaviourAnchor",
     "ClippedSurrogate",
     "EveryArm",
     "ExactRuns",

@@ -1,8 +1,9 @@
 """PPO's update: epochs of minibatch steps on the clipped surrogate.
 
-With ρ = π(a|s)/π_b(a|s) against the behaviour policy b, the surrogate is the mean of
-min(ρA, clip(ρ, 1−ε, 1+ε)·A); its gradient is the mean of ρA·∇log π over the samples
-whose ratio has not left the interval in the direction of A (Schulman et al. 2017).
+With ρ = π(a|s)/π_r(a|s) against the anchor r, the surrogate is the mean over samples of
+the behaviour policy b of (π_r/π_b)·min(ρA, clip(ρ, 1−ε, 1+ε)·A). Its gradient is the
+mean of (π/π_b)·A·∇log π, without the samples whose ρ has left the interval in the
+direction of A (Schulman et al. 2017, r = b; Hilton et al. 2022, r an average).
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory.arithmetic import Number, check_positive, whole_number
+from theory.exact_loops.anchors import BEHAVIOUR, Anchor
 from theory.exact_loops.optimisers import Optimiser
 from theory.exact_loops.rules import Rule, State
 from theory.exact_loops.tasks import Array, Batch, Generator, Task
@@ -53,6 +55,7 @@ class ClippedSurrogate(Rule):
         num_minibatches: M, a divisor of the samples per update.
         outer_learning_rate: σ > 0 in x' = x + σ(x'' − x), x'' after the inner loop.
         scaling: of a minibatch's advantages, `as_sampled` or `normalised`.
+        anchor: `BehaviourAnchor` (PPO) or `AveragedAnchor` (PPO-EWMA).
         between: what an update leaves of the optimiser's memory, `carried` or `fresh`.
     """
 
@@ -62,6 +65,7 @@ class ClippedSurrogate(Rule):
     num_minibatches: int = 4
     outer_learning_rate: Number = 1.0
     scaling: Scaling = as_sampled
+    anchor: Anchor = BEHAVIOUR
     between: Between = carried
 
     def __post_init__(self) -> None:
@@ -88,30 +92,40 @@ class ClippedSurrogate(Rule):
             ValueError: if the minibatches do not divide the samples.
         """
         batch, world = task.sample(state.acting, samples, state.world, generator)
-        x = state.acting
+        x, r = state.acting, self.anchor.before(state)
         memory = self.between(self.optimiser, x, state.memory)
         for _ in range(self.update_epochs):
             for chosen in self._minibatches(batch, generator):
-                gradient = self.gradient(task, x, batch.take(chosen))
+                gradient = self.gradient(task, x, r, batch.take(chosen))
                 move, memory = self.optimiser.step(gradient, memory)
                 x = x + move
-        x = state.acting + self.outer_learning_rate * (x - state.acting)
-        return State(x, x, memory, world)
+                r = self.anchor.after_step(r, x)
+        share = self.outer_learning_rate
+        new = state.acting + share * (x - state.acting)
+        anchor = self.anchor.after_update(
+            state.anchor + share * (r - state.anchor), new
+        )
+        return State(new, anchor, memory, world)
 
-    def gradient(self, task: Task, parameters: Array, batch: Batch) -> Array:
+    def gradient(
+        self, task: Task, parameters: Array, anchor: Array, batch: Batch
+    ) -> Array:
         """The gradient of the clipped surrogate, shape [seed, parameter].
 
         Args:
             task: the task.
             parameters: shape [seed, parameter].
+            anchor: r, likewise.
             batch: of the behaviour policy; its advantages are scaled here.
         """
         worth = self.scaling(batch.advantages)
-        ratio = np.exp(task.log_policy(parameters, batch) - batch.log_policy)
+        log_policy = task.log_policy(parameters, batch)
+        ratio = np.exp(log_policy - task.log_policy(anchor, batch))
         inside = np.where(
             worth > 0, ratio < 1 + self.clip_epsilon, ratio > 1 - self.clip_epsilon
         )
-        return task.weighted_score(parameters, batch, inside * ratio * worth)
+        weights = inside * np.exp(log_policy - batch.log_policy) * worth
+        return task.weighted_score(parameters, batch, weights)
 
     def _minibatches(
         self, batch: Batch, generator: Generator
