@@ -85,6 +85,21 @@ def profile(problem: Problem, fitted: LawFit, name: str = "source") -> Profile:
     return _profile(fitted, values, deviance)
 
 
+def profiles(problem: Problem, fitted: LawFit) -> Mapping[str, Interval]:
+    """Of the source, which may be open, and of a floor that was left out.
+
+    Args:
+        problem: one row of weights.
+        fitted: its fit.
+    """
+    found = {}
+    if "source" in SEARCHED[problem.family]:
+        found["source"] = profile(problem, fitted).interval()
+    if not np.any(problem.level):
+        found["floor"] = floor_interval(problem, fitted)
+    return found
+
+
 def floor_interval(problem: Problem, fitted: LawFit) -> Interval:
     """From 0 to what the profile of the floor allows, where the fit left it out.
 
@@ -133,7 +148,7 @@ def estimates(
     point: Parameters,
     draws: Parameters,
     left_out: Parameters,
-    profiles: Mapping[str, Interval],
+    seen: Mapping[str, Interval],
 ) -> Mapping[str, Estimate]:
     """Every parameter with its 95 % set and status.
 
@@ -142,7 +157,7 @@ def estimates(
         point: the estimate.
         draws: the bootstrap.
         left_out: refits without one configuration each.
-        profiles: of the source, unless the law is free; of a floor that is left out.
+        seen: what `profiles` shows.
     """
     values, drawn = named(model, point), named(model, draws)
     without = named(model, left_out)
@@ -158,10 +173,10 @@ def estimates(
         bound = name in ("floor", "bias", "noise") and value[0] == 0
         status = Status.AT_BOUND if bound else Status.CONVERGED
         result[name] = Estimate.of(float(value[0]), chosen, status)
-    if "floor" in profiles:
-        result["floor"] = Estimate.of(0.0, profiles["floor"], Status.AT_BOUND)
-    if "source" in profiles:
-        result["source"] = _source(result["source"], profiles["source"])
+    if "floor" in seen:
+        result["floor"] = Estimate.of(0.0, seen["floor"], Status.AT_BOUND)
+    if "source" in seen:
+        result["source"] = _source(result["source"], seen["source"])
         result[OPTIMUM_EXPONENT] = _follows(result["source"])
     return result
 

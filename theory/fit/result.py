@@ -1,5 +1,6 @@
 """A fit as data."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,7 +30,6 @@ class Fit:
         point: the estimate.
         draws: the bootstrap.
         left_out: the estimate without each configuration.
-        estimates: parameter name → estimate with its 95 % set and status.
         covariance: of `parameter_names`, over draws.
         status: of the whole fit.
         map_fit: stage 1.
@@ -44,7 +44,6 @@ class Fit:
     point: Parameters
     draws: Parameters
     left_out: Parameters
-    estimates: Mapping[str, Estimate]
     covariance: Float[np.ndarray, "k k"]
     status: Status
     map_fit: MapFit
@@ -59,6 +58,14 @@ class Fit:
         pace_names = (f"pace/{term}" for term in self.model.pace_terms)
         law_names = LAW_PARAMETERS[self.model.family]
         return (*names, *pace_names, *law_names, "asymptote")
+
+    @functools.cached_property
+    def estimates(self) -> Mapping[str, Estimate]:
+        """Parameter name → estimate with its 95 % set and status."""
+        seen = identification.profiles(self.problem, self.law_fit)
+        return identification.estimates(
+            self.model, self.point, self.draws, self.left_out, seen
+        )
 
     def profile(self, name: str = "source") -> identification.Profile:
         """The profile of a positive parameter of the law; raises ValueError."""

@@ -17,17 +17,15 @@ from theory.calibration import rows
 from theory.cells import MIN_BUDGETS, Cells
 from theory.fit import (
     floor,
-    identification,
     law_fit,
     map_fit,
     pace,
     resample,
 )
-from theory.fit.intervals import Interval
 from theory.fit.law_fit import LawFit
 from theory.fit.map_fit import MapFit
 from theory.fit.options import FITTED, Options
-from theory.fit.problem import GAMMA, GAUSSIAN, SEARCHED, Problem
+from theory.fit.problem import GAMMA, GAUSSIAN, Problem
 from theory.fit.result import Fit
 from theory.fit.spread import Sds, Spread
 from theory.fit.status import FAILED, NotConverged, Status
@@ -88,7 +86,6 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
     if not np.any(drawn):  # all are shown, and the status says what they are
         drawn = count < len(weights)
     draws, left_out = (rows(everything, c) for c in (drawn, count >= len(weights)))
-    profiles = _profiles(problem, stage_two)
     return Fit(
         options=options,
         cells=cells,
@@ -96,7 +93,6 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         point=point,
         draws=draws,
         left_out=left_out,
-        estimates=identification.estimates(model, point, draws, left_out, profiles),
         covariance=_covariance(draws),
         status=_status(stage_one, stage_two, settled[: len(weights)]),
         map_fit=stage_one,
@@ -104,16 +100,6 @@ def fit_cells(cells: Cells, options: Options) -> Fit:
         problem=problem,
         bootstrap_weights=weights,
     )
-
-
-def _profiles(problem: Problem, stage_two: LawFit) -> dict[str, Interval]:
-    """Of the source, which may be open, and of a floor that was left out."""
-    found = {}
-    if "source" in SEARCHED[problem.family]:
-        found["source"] = identification.profile(problem, stage_two).interval()
-    if not np.any(problem.level):
-        found["floor"] = identification.floor_interval(problem, stage_two)
-    return found
 
 
 def _estimate(
