@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -17,6 +17,8 @@ from theory import outer
 from theory.outer.clipped import clipped, gaussian_gain, gaussian_square
 from theory.outer.closures import Closure, rmsprop, sign_step, trust_region
 
+# Bisections and quadratures; a quarter of the deep profile is deep enough.
+DEAR = settings(max_examples=min(500, settings().max_examples), deadline=None)
 Step = Callable[[np.ndarray], np.ndarray]
 
 
@@ -121,6 +123,7 @@ def test_rmsprop_is_sgd_with_its_effective_step(
     assert state.kl_per_update == pytest.approx(twin.kl_per_update, rel=1e-6, abs=0)
 
 
+@DEAR
 @given(positive_floats(), positive_floats(), positive_floats(1e-3, 1e3))
 def test_sign_balances_pull_and_push(eps: float, h: float, noise: float) -> None:
     """The Gaussian integrals themselves, by quadrature of x given g."""
@@ -218,6 +221,7 @@ def test_property_36_exponent_of_the_samples() -> None:
     assert math.log(mixed[3] / mixed[2], 4) == pytest.approx(-1, abs=1e-6)
 
 
+@DEAR
 @given(positive_floats(), positive_floats(1e-4, 1e4), positive_floats(1e-4, 1e4))
 def test_clipped_balances_pull_and_push(eta: float, tau: float, noise: float) -> None:
     state = clipped(eta, tau, 1.0, noise, 1)
@@ -244,6 +248,7 @@ def test_gaussian_integrals_equal_quadrature(z: float) -> None:
     )
 
 
+@DEAR
 @given(positive_floats(1e-3, 1e3), positive_floats(1e-3, 1e3))
 def test_clipped_lies_between_sgd_and_sign(a: float, noise: float) -> None:
     loose = clipped(a, 100 * math.sqrt(noise), 1.0, noise, 1)
