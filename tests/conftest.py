@@ -38,6 +38,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How likely it is that statistical assertions of this run failed falsely."""
     if statistical.DECLARED:
         terminalreporter.write_line(
-            f"{len(statistical.DECLARED)} statistical assertions declared false-failure "
-            f"rates of {statistical.total_declared_rate():.2g} in all"
+            f"{len(statistical.DECLARED)} statistical assertions declared "
+            f"false-failure rates of {statistical.total_declared_rate():.2g} in all"
         )
