@@ -79,6 +79,21 @@ def test_error_rates_are_nominal_under_correlation(correlation: float) -> None:
     assert_proportion(changes, RUNS, 0.05, effect=0.06)
 
 
+@pytest.mark.parametrize("correlation", [0.5, 0.9, 0.98])
+def test_error_rates_hold_for_the_loss_of_a_loop(correlation: float) -> None:
+    """Property 41 where slopes are not normal: x² of an AR(1) x; rates may be lower."""
+    losses = curves(correlation, (500, 5, EVALUATIONS), 13) ** 2
+    slopes = losses @ DOUBLINGS / np.var(DOUBLINGS) / EVALUATIONS
+    margin = 5 * float(np.std(slopes)) / np.sqrt(5)
+    alarms = plateaus = 0
+    for run in losses:
+        alarms += plateau_test(run, BUDGET, 1e-9).trend is not Trend.UNDECIDED
+        rising = plateau_test(run + margin * DOUBLINGS, BUDGET, margin)
+        plateaus += rising.trend is Trend.PLATEAU
+    bound = 500 * (0.05 + 5 * np.sqrt(0.05 * 0.95 / 500))
+    assert max(alarms, plateaus) <= bound
+
+
 @pytest.mark.parametrize("correlation", [0.9, 0.98])
 def test_a_line_through_the_mean_curve_raises_false_alarms(correlation: float) -> None:
     """Property 41, its negative control: ordinary least squares fails it."""
@@ -304,6 +319,9 @@ def test_displacement_of_a_stationary_loop() -> None:
     assert_mean(moved, 2 * (1 - (1 - a) ** lags), effect=0.2)
     with pytest.raises(AssertionError, match="deviates"):
         assert_mean(moved, 2 * (1 - (1 - a) ** (2 * lags)), effect=0.2)
+    # from the optimum, and from there only, the time constant is 1/(2a)
+    settled = x[:, lags] - x[:, :1] * (1 - a) ** lags
+    assert_mean(settled**2, 1 - (1 - a) ** (2 * lags), effect=0.2)
 
 
 def test_displacement_tells_the_three_motions() -> None:
@@ -391,6 +409,9 @@ def test_falls_are_rarely_seen_where_there_are_none(correlation: float) -> None:
     alarms = sum(test.order is Order.FALLS for test in found)
     rate = 0.05 + 5.2 * np.sqrt(0.05 * 0.95 / 600)
     assert alarms <= rate * 600
+    pairs = [monotonicity(run[:, :2], 1e-9) for run in stretches(correlation, RUNS, 9)]
+    single = sum(test.order is Order.FALLS for test in pairs)
+    assert_proportion(single, RUNS, 0.05, effect=0.06)
     # the negative control: without Holm it is more than twice that
     naive = sum(min(d.size.p_above(0.0) for d in test.drops) < 0.05 for test in found)
     assert naive > 2 * 0.05 * 600

@@ -4,8 +4,10 @@ For x ← (1−a)x + noise at its plateau, V = E x², an old policy and a later 
 
     E(x_t − x₀)² = 2V(1 − r^t),  r = 1 − a        (derived here)
 
-so KL(π₀‖π_t) grows like t at first and saturates at twice the stationary KL with
-time constant −1/ln r ≈ 1/a. A steady drift adds a part that grows like t².
+so KL(π₀‖π_t) grows like t at first and saturates at twice the KL between the optimum
+and a stationary policy, with time constant −1/ln r ≈ 1/a. (From a checkpoint at the
+optimum itself it is V(1 − r^2t), half the height in half the time; a checkpoint of a
+run is not there.) A steady drift adds a part that grows like t².
 """
 
 import enum
@@ -91,6 +93,11 @@ def displacement(
     distribution is the same at every lag, and logarithms have a constant bias. The
     exponent over lags from a small to a large multiple of 1/a lies between 1 and 0:
     choose lags within a decade.
+
+    c is fitted to the mean of log KL over seeds. Measured with 8 seeds and lags from 1
+    to 20/a, in 30 directions: interval of 95 % covers in .95 of 400, spread of ln a .1;
+    in one direction .7, and .93 to .98 where a number is given at all. Lags that end at
+    .1/a or start at 5/a gave none in 200 each.
 
     What it cannot tell: whether noise drives the policy at a plateau or hides slow
     learning (both 1, until the lags pass 1/a); which plateau it is that it stays on;

@@ -53,7 +53,8 @@ def plateau_level(curves: ArrayLike) -> Level:
         curves: scores on the plateau, shape [seed, eval].
 
     Returns:
-        Level whose intervals cover at their nominal rate for any correlation.
+        Level whose intervals cover at their nominal rate for any correlation within
+        a run, where seed means are normal.
 
     Raises:
         ValueError: if there are fewer than five seeds; use `single_curve_level` then,
@@ -68,6 +69,12 @@ def single_curve_level(curve: ArrayLike) -> Level:
     They are if a stretch is much longer than τ. Below 50 τ in all (τ by Geyer's initial
     positive sequence) the status says that the error is understated. The error is that
     of the mean of this run; how levels vary between seeds it cannot know.
+
+    Coverage of the 95 % interval for AR(1) curves (s.e. .006), where evaluations
+    taken for independent give .74 at best:
+
+        length/τ     133     21      4     1333    211     40
+        coverage     .94    .91    .73     .95    .95    .94
 
     Args:
         curve: scores on the plateau, shape [eval]; a remainder at the start is left
