@@ -75,6 +75,29 @@ def test_order_of_environments_is_irrelevant(order: list[int]) -> None:
     assert one.standard_error == pytest.approx(two.standard_error)
 
 
+@given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e3))
+def test_units_and_origin_are_irrelevant(origin: float, scale: float) -> None:
+    """Returns near a billion are worth as many samples as those near 0."""
+    series = autoregressive(0.5, 40, 6) - 3
+    one, two = (noise.effective_samples(s) for s in (series, origin + series))
+    assert two.value == pytest.approx(one.value, rel=1e-5)
+    assert two.standard_error == pytest.approx(one.standard_error, rel=1e-4)
+    three = noise.effective_samples(scale * series)
+    assert three.value == pytest.approx(one.value, rel=1e-9)
+
+
+def test_no_error_is_shown_where_leaving_one_out_leaves_no_spread() -> None:
+    made = noise.effective_samples([[0.0], [0.0], [1.0]])
+    assert made.value == pytest.approx(3)
+    assert made.standard_error == float("inf")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e5 + 0.1])
+def test_a_constant_is_refused_whatever_its_rounding(value: float) -> None:
+    with pytest.raises(ValueError, match="nothing varies"):
+        noise.effective_samples(np.full((7, 9), value))
+
+
 @given(fractions_between(0, 2), fractions_between(-1, 1))
 def test_persistence_equals_a_lyapunov_solution(a: F, phi: F) -> None:
     """State (x, ξ), exactly in the algebra and by an independent solver."""

@@ -2,21 +2,37 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.simulated import OPTIMUM, SMALL, noisy_table, simulate
-from theory import table
-from theory.fit import Options, assembly, command, fit, held_out, leave_out
+from theory import nulls, table
+from theory.fit import Fit, Options, assembly, command, fit, held_out, leave_out
 from theory.fit import __main__ as main_module
 from theory.fit.command import Arguments
 from theory.fit.named import OPTIMUM_EXPONENT
+from theory.null_data import Forecaster, null_data
 from theory.table import RunTable, TableError
 
 KNOWN = Options(asymptote=OPTIMUM, draws=40)
 DESIGN = dataclasses.replace(SMALL, budgets=(2**18, 2**20, 2**22, 2**24))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rivals() -> Iterator[None]:
+    """The rivals that cost little; which there are is not the question here."""
+
+    def cheap(fitted: Fit) -> Mapping[str, Forecaster]:
+        data = null_data(fitted)
+        curves = (nulls.constant_ddr, nulls.persistence, nulls.moving_optimum)
+        return {curve.__name__: curve(data) for curve in curves}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nulls, "fit_all", cheap)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,12 @@ def align(*values: Number) -> tuple[Number, ...]:
     Returns:
         The same numbers in the same order, of compatible kinds.
     """
-    numbers = [_number(value) for value in values]
+    numbers = [_number("a number", value) for value in values]
     if any(isinstance(number, np.ndarray) for number in numbers):
-        return tuple(np.asarray(number, dtype=np.float64) for number in numbers)
+        return tuple(floats("a number", number) for number in numbers)
     whole: Callable[[Any], Any] = Fraction
     if any(isinstance(number, float) for number in numbers):
-        whole = float
+        whole = _float
     elif is_symbolic(*numbers):
         whole = sys.modules["sympy"].sympify  # Fraction**symbol would be a float
     return tuple(whole(v) if isinstance(v, int | Fraction) else v for v in numbers)
@@ -122,9 +122,10 @@ def whole_number(name: str, value: Number) -> Any:
     Raises:
         ValueError: if any cell is negative or not a whole number.
     """
-    value = _number(value)
+    value = _number(name, value)
     if isinstance(value, np.ndarray):
-        _refuse(name, value, lambda v: (v >= 0) & (v == np.floor(v)), "whole and >= 0")
+        right = "whole, at least 0 and below 2⁶³"
+        _refuse(name, value, _counts, right)
         return value.astype(np.int64)
     counted = decided(value >= 0) and decided(value < math.inf) and value == int(value)
     if not counted:
@@ -133,20 +134,58 @@ def whole_number(name: str, value: Number) -> Any:
     return int(value)
 
 
-def _number(value: Number) -> Number:
+def floats(name: str, value: Number) -> np.ndarray:
+    """A number, an array or a list of numbers as a float array.
+
+    Args:
+        name: what to call it in the error.
+        value: numbers that are not symbols.
+
+    Returns:
+        Of the shape that the value has.
+
+    Raises:
+        ValueError: if it holds anything else, or is a list of lists of unlike length.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biufO":
+            raise TypeError
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        shown = value if isinstance(value, str) else type(value).__name__
+        msg = f"{name} is {shown!r}; it must be a number or an array of numbers."
+        raise ValueError(msg) from None
+
+
+def _number(name: str, value: Number) -> Number:
     """A plain scalar or expression as it is; anything else as a float array."""
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
     if isinstance(value, int | float | Fraction) or is_symbolic(value):
         return value
-    return np.asarray(value, dtype=np.float64)
+    return floats(name, value)
+
+
+def _counts(value: np.ndarray) -> np.ndarray:
+    return (value >= 0) & (value < 2**63) & (value == np.floor(value))
+
+
+def _float(value: Number) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        msg = "a number is beyond 1.8e308; no number may be where others are floats."
+        raise ValueError(msg) from None
 
 
 def _refuse(
     name: str, value: Number, valid: Callable[[Number], Any], right: str
 ) -> None:
-    value = _number(value)
+    value = _number(name, value)
     if isinstance(value, np.ndarray):
+        if not value.size:
+            raise ValueError(f"{name} is empty; it must hold at least one number.")
         bad = value[~(np.isfinite(value) & valid(value))]
         if bad.size:
             msg = f"{name} holds {bad[0]}; every cell must be {right}."

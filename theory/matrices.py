@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import check_finite
+from theory.arithmetic import check_finite, floats
 
 Array = NDArray[np.float64]
 
@@ -16,7 +16,7 @@ def check_vector(name: str, values: ArrayLike) -> Array:
     Raises:
         ValueError: if it is not one.
     """
-    vector = np.asarray(values, dtype=np.float64)
+    vector = floats(name, values)
     if vector.ndim != 1 or not vector.size:
         msg = f"{name} has shape {vector.shape}; it must be a vector with entries."
         raise ValueError(msg)
@@ -38,7 +38,7 @@ def check_metric(name: str, values: ArrayLike, size: int | None = None) -> Array
     Raises:
         ValueError: if it is not one.
     """
-    matrix = np.asarray(values, dtype=np.float64)
+    matrix = floats(name, values)
     right = size is None or matrix.shape[:1] == (size,)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not right:
         wanted = "square" if size is None else f"({size}, {size})"

@@ -1,5 +1,6 @@
 """What null models are fitted to, and what a forecaster is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -9,8 +10,10 @@ from jaxtyping import Float
 from theory import scores
 from theory.cells import Cells
 from theory.ddr_map import DdrMap, KnobValues, Values
-from theory.fit.two_stage import Fit
+from theory.fit.result import Fit
 from theory.forecast import cell_noise
+
+FURTHEST = 15.0  # of log gap from those of the data
 
 
 @runtime_checkable
@@ -71,7 +74,12 @@ class NullData:
         variance = max(residual_sd**2 - trained, 0.0) + self.seed_sd**2 / num_seeds
         noise = cell_noise(self.ddr_map, budget, knobs, mean.shape)[0]
         y = mean + np.sqrt(variance) * noise
-        return y if self.asymptote is None else self.asymptote - np.exp(y)
+        if self.asymptote is None:
+            return y
+        # A wild extrapolation is wrong enough as it is; a gap that overflows, or that
+        # rounding swallows, could not be scored.
+        y = np.clip(y, np.min(self.y) - FURTHEST, np.max(self.y) + FURTHEST)
+        return self.asymptote - np.exp(y)
 
     def position(self, knobs: KnobValues) -> Float[np.ndarray, "cell"]:
         """Positions x of a forecast's cells."""
@@ -104,3 +112,23 @@ def _seed_sd(cells: Cells, asymptote: float | None) -> float:
         return 0.0
     scale = np.ones(len(cells)) if asymptote is None else asymptote - cells.score
     return float(np.sqrt(np.mean((cells.seed_variance / scale**2)[several])))
+
+
+def draws_of(
+    forecast: Callable[..., Float[np.ndarray, "draw cell"]], cells: Cells
+) -> Float[np.ndarray, "draw cell"]:
+    """Draws of the score of each cell, for its own number of seeds.
+
+    Args:
+        forecast: (budget, knobs, seeds) → draws, as a `Forecaster` has it.
+        cells: whose transitions and knobs are taken.
+    """
+    result = np.empty((0, len(cells)))
+    for seeds in np.unique(cells.num_seeds):
+        here = cells.num_seeds == seeds
+        knobs = {knob: values[here] for knob, values in cells.knobs.items()}
+        draws = forecast(cells.transitions[here], knobs, int(seeds))
+        if not len(result):
+            result = np.empty((len(draws), len(cells)))
+        result[:, here] = draws
+    return result

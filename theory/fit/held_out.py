@@ -11,23 +11,27 @@ from theory import nulls, scores
 from theory.calibration import Calibration, CalibrationError
 from theory.cells import Cells
 from theory.fit.two_stage import Fit
+from theory.null_data import draws_of
+from theory.rivals.guarded import guarded
+from theory.rivals.oracle import oracle
 from theory.table import RunTable, TableError
 
-LAW = "law"
+LAW, GUARDED, ORACLE = "law", "guarded", "oracle"
 Draws = Float[np.ndarray, "draw cell"]
 
 
 def evaluate(fit: Fit, calibration: Calibration, table: RunTable) -> dict[str, object]:
-    """Forecast held-out runs and score the law against the nulls.
+    """Forecast held-out runs and score the law against its rivals.
 
     Args:
-        fit: the fit, which the nulls share.
+        fit: the fit, which the rivals share.
         calibration: its calibration.
         table: held-out runs.
 
     Returns:
-        JSON values: the outcome scored, the cells with forecast intervals, and per
-        model CRPS, coverage, regret share, and the law's skill over it.
+        JSON values: the outcome scored, the cells with forecast intervals, the bands
+        of coverage for that many cells, and per model CRPS, coverage, regret share, log
+        score, PIT histogram, and the skill over it of the law and of the guarded law.
 
     Raises:
         TableError: the runs cannot be forecast by this calibration.
@@ -74,16 +78,23 @@ def score_models(
                 for level, share in scores.coverage(observed, outcomes[name]).items()
             },
             "regret_share": float(np.mean(regrets[name])) if regrets[name] else None,
+            "log_score": _mean_or_none(scores.log_score(observed, outcomes[name])),
+            "pit": scores.pit_histogram(scores.pit(observed, outcomes[name])).tolist(),
         }
         for name in models
     }
-    for name in models:
-        if name != LAW:
-            skill = scores.skill(crps[LAW], crps[name], cells.config)
-            summary[name]["skill_of_law"] = dataclasses.asdict(skill)
+    for model in (LAW, GUARDED):
+        for name in models if model in models else ():
+            if name not in (LAW, model):
+                skill = scores.skill(crps[model], crps[name], cells.config)
+                summary[name][f"skill_of_{model}"] = dataclasses.asdict(skill)
     return {
         "outcome": scores.outcome_name(asymptote),
         "cells": _cell_rows(cells, models[LAW]),
+        "coverage_bands": {
+            f"{level:g}": scores.coverage_band(len(cells), level)
+            for level in scores.LEVELS
+        },
         "models": summary,
     }
 
@@ -114,18 +125,19 @@ def _forecasts(fit: Fit, calibration: Calibration, cells: Cells) -> Mapping[str,
     def law(budget: np.ndarray, knobs: Mapping[str, np.ndarray], seeds: int) -> Draws:
         return calibration.forecast(budget, knobs, seeds).predictive.score
 
-    rivals = nulls.fit_all(fit)
-    forecasters = {LAW: law, **{name: null.forecast for name, null in rivals.items()}}
-    result = {}
-    for name, forecast in forecasters.items():
-        columns: dict[int, np.ndarray] = {}
-        for seeds in np.unique(cells.num_seeds):
-            here = np.flatnonzero(cells.num_seeds == seeds)
-            knobs = {knob: values[here] for knob, values in cells.knobs.items()}
-            draws = forecast(cells.transitions[here], knobs, int(seeds))
-            columns.update(zip(here.tolist(), draws.T, strict=True))
-        result[name] = np.stack([columns[i] for i in range(len(cells))], axis=-1)
-    return result
+    others = {
+        GUARDED: guarded(fit),
+        **nulls.fit_all(fit),
+        ORACLE: oracle(fit, cells),
+    }
+    forecasts = {LAW: law, **{name: other.forecast for name, other in others.items()}}
+    return {name: draws_of(make, cells) for name, make in forecasts.items()}
+
+
+def _mean_or_none(values: Float[np.ndarray, "cell"]) -> float | None:
+    """The mean; None where it is infinite, as JSON has no such number."""
+    mean = float(np.mean(values))
+    return mean if np.isfinite(mean) else None
 
 
 def _check_domain(calibration: Calibration, table: RunTable) -> None:

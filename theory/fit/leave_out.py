@@ -94,9 +94,9 @@ def _without(table: RunTable, options: Options, by: str, value: int | float) -> 
     kept, tested = table.select(~out), table.select(out)
     try:
         found = fit(kept, options)
+        seen = held_out.evaluate(found, assembly.calibration(found, kept), tested)
     except NotConverged as error:
         return LeftOut(by=by, value=value, status=str(error))
-    seen = held_out.evaluate(found, assembly.calibration(found, kept), tested)
     models = typing.cast(dict[str, dict[str, typing.Any]], seen["models"])
     law = models.pop(held_out.LAW)
     parameters = named(found.model, found.point)
@@ -108,6 +108,10 @@ def _without(table: RunTable, options: Options, by: str, value: int | float) -> 
         cells=len(typing.cast(list[object], seen["cells"])),
         crps=law["crps"],
         coverage=law["coverage"],
-        skill={name: model["skill_of_law"] for name, model in models.items()},
+        skill={
+            name: model["skill_of_law"]
+            for name, model in models.items()
+            if "skill_of_law" in model
+        },
         law={name: float(parameters[name][0]) for name in names},
     )

