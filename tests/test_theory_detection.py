@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import statsmodels.stats.multitest
 import statsmodels.stats.weightstats
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -32,6 +32,9 @@ CORRELATIONS = (0.0, 0.5, 0.9, 0.98)
 EVALUATIONS, RUNS = 200, 1500
 BUDGET = np.linspace(1, 2, EVALUATIONS + 1)[1:] * 1e6
 DOUBLINGS = np.log2(BUDGET / BUDGET[-1])
+
+# A slow twin; a quarter of the deep profile is deep enough.
+DEAR = settings(max_examples=min(500, settings().max_examples), deadline=None)
 
 TABLES = hnp.arrays(
     np.float64,
@@ -113,6 +116,7 @@ def test_no_significant_slope_is_not_a_plateau() -> None:
     assert sum(test.trend is Trend.PLATEAU for test in found) < 50
 
 
+@DEAR
 @given(TABLES, st.floats(0.01, 100), st.sampled_from([0.01, 0.05, 0.1]))
 def test_against_statsmodels_and_polyfit(
     table: Array, margin: float, level: float
