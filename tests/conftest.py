@@ -13,10 +13,15 @@ from tests.support import statistical
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# How fast data are generated depends on who else uses the machine: no test's business.
+COMMON = {
+    "deadline": None,
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+}
 PROFILES = {
-    "ci": {"derandomize": True, "deadline": None, "database": None, "print_blob": True},
-    "dev": {"deadline": None, "max_examples": 25},
-    "deep": {"deadline": None, "max_examples": 2000},
+    "ci": {**COMMON, "derandomize": True, "database": None, "print_blob": True},
+    "dev": {**COMMON, "max_examples": 25},
+    "deep": {**COMMON, "max_examples": 2000},
 }
 for name, settings in PROFILES.items():
     hypothesis.settings.register_profile(name, **settings)  # type: ignore[arg-type]
