@@ -17,7 +17,9 @@ HEAVY = ("jax", "flax", "optax", "gymnax", "orbax")
 WITHOUT_JAX = (
     "theory", "theory.outer", "theory.laws", "theory.bandit", "theory.lqr",
     "theory.simulate", "theory.table", "theory.calibration", "theory.nulls",
-    "theory.scores",
+    "theory.scores", "theory.plateau", "theory.detection", "theory.noise",
+    "theory.exact_loops", "theory.labelled", "theory.figures",
+    "theory.design_study.__main__",
     "theory.fit.__main__", "fullscale.config", "fullscale.presets",
     "fullscale.storage", "fullscale.train", "bridge.predict", "bridge.configure",
     "bridge.judge", "bridge.calibrate", "bridge.forecasts",
