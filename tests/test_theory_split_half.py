@@ -1,5 +1,6 @@
 """The split-half meter: its factors, and that it is unbiased on quadratics."""
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -8,6 +9,7 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from tests.support.statistical import assert_mean
 from tests.support.strategies import nonnegative_fractions
@@ -113,6 +115,25 @@ def test_summary_equals_the_step_of_the_whole_batch() -> None:
     assert abs(meter.noise - spread) < 5 * meter.noise_error < 0.05 * spread
     assert meter.ddr_noise.value == pytest.approx(64 / meter.noise)
     assert meter.noise_scale.value == pytest.approx(64 * meter.noise / meter.signal)
+
+
+@pytest.mark.parametrize(
+    ("size", "signal", "spread"),
+    [(1e-3, 0.5, 0.5), (2.0, 0.779, 1.63), (3.0, 0.938, 6.19)],
+)
+def test_a_sign_step_reads_half_in_noise_and_too_much_noise_in_signal(
+    size: float, signal: float, spread: float
+) -> None:
+    """By enumeration; size is that of the gradient in its standard errors."""
+    half, whole = (2 * ndtr(size / np.sqrt(part)) - 1 for part in (2, 1))
+    read = np.zeros(2)
+    for one, two in itertools.product((-1, 1), repeat=2):
+        chance = (1 + one * half) * (1 + two * half) / 4
+        read += chance * np.array(
+            noise.outer_parts(one**2 / 2, two**2 / 2, (one - two) ** 2 / 2)
+        )
+    assert read[0] / (whole**2 / 2) == pytest.approx(signal, rel=0.01)
+    assert read[1] / ((1 - whole**2) / 2) == pytest.approx(spread, rel=0.01)
 
 
 def test_one_natural_step_agrees_with_its_closed_form() -> None:

@@ -12,9 +12,16 @@ With KL ≈ ½ΔᵀFΔ,
     KL(k‖1) + KL(k‖2) − KL(1‖2) = (S+e₁)ᵀF(S+e₂)   signal ½ SᵀFS = ½·E of the left
 
 Any linear loop will do: several gradient steps, momentum, σ. Their sum is the KL of the
-whole batch's step on average. Biased where the step is not linear in the gradient (Adam
-and clipping, which see a noisier gradient in a half), and where the halves are not
-independent (levels shared between environments).
+whole batch's step on average. Biased where the step is not linear in the gradient, and
+where the halves are not independent (levels shared between environments).
+
+A step that divides by the size of the gradient it sees (sign, Adam that starts afresh,
+a clipped norm) is smaller for a half, whose gradient is noisier. Where noise is all of
+that size both parts read ½ of the truth, and their ratio holds (derived here); where
+the signal is nearly all of it, the noise can read several times too high. Second
+moments that last many updates are shared by the halves, and little of this is left.
+Simulated, 16 steps of Adam on a quadratic: noise at .63 of the truth afresh, .89 from a
+state kept with β₂ = .99, .97 with .999.
 """
 
 from dataclasses import dataclass
