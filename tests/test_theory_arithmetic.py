@@ -111,3 +111,15 @@ def test_checks_refuse_the_wrong_sign(bad: object) -> None:
         arithmetic.check_positive("number", bad)
     with pytest.raises(ValueError, match="number is 0; it must be finite and above 0"):
         arithmetic.check_positive("number", 0)
+
+
+@pytest.mark.parametrize("value", [2, 2.0, F(2), np.int64(2), np.array(2)])
+def test_one_number(value: Any) -> None:
+    assert arithmetic.one_number("it", value) == 2.0
+    assert isinstance(arithmetic.one_number("it", value), float)
+
+
+@pytest.mark.parametrize("value", [[2.0], np.ones(1), [], "2", None, 2j, 10**400])
+def test_one_number_refuses(value: Any) -> None:
+    with pytest.raises(ValueError, match="^it "):
+        arithmetic.one_number("it", value)

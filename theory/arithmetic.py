@@ -158,6 +158,26 @@ def floats(name: str, value: Number) -> np.ndarray:
         raise ValueError(msg) from None
 
 
+def one_number(name: str, value: Number) -> float:
+    """A number that may not be an array, as a float.
+
+    Args:
+        name: what to call it in the error.
+        value: a number that is not a symbol.
+
+    Returns:
+        The number; finite or not.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    array = floats(name, value)
+    if array.ndim:
+        msg = f"{name} has shape {array.shape}; it must be a single number."
+        raise ValueError(msg)
+    return float(array)
+
+
 def _number(name: str, value: Number) -> Number:
     """A plain scalar or expression as it is; anything else as a float array."""
     if isinstance(value, np.generic):
@@ -167,7 +187,7 @@ def _number(name: str, value: Number) -> Number:
     return floats(name, value)
 
 
-def _counts(value: np.ndarray) -> np.ndarray:
+def _counts(value: np.ndarray) -> Any:
     return (value >= 0) & (value < 2**63) & (value == np.floor(value))
 
 
