@@ -193,7 +193,7 @@ def test_no_noise_is_a_profile_open_below() -> None:
 
 
 def test_nominal_intervals_are_honest_where_configurations_are_few() -> None:
-    """Of 200 tables 86 to 95 % are held (`theory.fit.intervals`); here fewer."""
+    """Of 600 tables 88 and 92 % are held (`theory.fit.intervals`); here are fewer."""
     truths = {OPTIMUM_EXPONENT: coverage_design.EXPONENT, "noise": 12.0}
     held, tables = dict.fromkeys(truths, 0), 30
     wrong = 0
