@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction as F
+from typing import Any
 
 import numpy as np
 import pytest

@@ -388,7 +388,7 @@ def test_unstable_loops_overflow_to_infinity() -> None:
     ("change", "message"),
     [
         ({"updates": [3, 2]}, "must not decrease"),
-        ({"updates": []}, "at least one checkpoint"),
+        ({"updates": []}, "updates is empty"),
         ({"updates": [1.5]}, "updates"),
         ({"updates": [-1]}, "updates"),
         ({"updates": [math.nan]}, "updates"),

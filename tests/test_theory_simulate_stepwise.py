@@ -454,7 +454,7 @@ def test_hard_trust_region(dimension: int, length: float, excess: float) -> None
         ({"updates": [3, 2]}, "must not decrease"),
         ({"updates": [[1, 2], [3, 4]]}, "one list of counts"),
         ({"updates": [2**33]}, "one list of counts"),
-        ({"updates": []}, "at least one checkpoint"),
+        ({"updates": []}, "updates is empty"),
         ({"initial": math.inf}, "initial"),
         ({"initial": [1.0, 2.0]}, "initial"),
         ({"seeds": 0}, "seeds"),
