@@ -149,7 +149,8 @@ def floats(name: str, value: Number) -> np.ndarray:
     """
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "biufO":
+        missing = array.dtype.kind == "O" and any(v is None for v in array.flat)
+        if array.dtype.kind not in "biufO" or missing:  # numpy makes None a nan
             raise TypeError
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
