@@ -122,5 +122,5 @@ def test_one_number(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [[2.0], np.ones(1), [], "2", None, 2j, 10**400])
 def test_one_number_refuses(value: Any) -> None:
-    with pytest.raises(ValueError, match="^it "):
+    with pytest.raises(ValueError, match=r"^it "):
         arithmetic.one_number("it", value)
