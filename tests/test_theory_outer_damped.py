@@ -237,3 +237,17 @@ LINEAR = outer.ewma_linear(F(1, 2), 1, 1)
 def test_refusals(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("momentum", [1.0, -1.0])
+def test_a_momentum_of_one_is_unstable_whatever_the_rounding(momentum: float) -> None:
+    base = outer.ewma_linear(0.5, 1.0, 2.0)
+    loop = outer.damped(base, 0.7, momentum)
+    assert not loop.stable
+    with pytest.raises(ValueError, match="has no stationary state"):
+        loop.stationary(1.0, 4.0)
+    cells = outer.damped(base, 0.7, np.array([momentum, 0.2]))
+    assert cells.stable.tolist() == [False, True]
+    levels = cells.stationary(1.0, 4.0).acting_variance
+    assert np.isinf(levels[0])
+    assert np.isfinite(levels[1])

@@ -109,8 +109,11 @@ class Damped(Loop):
 
     @property
     def stable(self) -> Any:
-        """Every eigenvalue of `linear_map` inside the unit circle."""
-        return is_stable(self.linear_map().matrix)
+        """|μ| < 1 and every eigenvalue of `linear_map` inside the unit circle."""
+        mu = self.outer_momentum
+        # The first follows from the second, but for the rounding of |μ| = 1.
+        inside = (1 - mu > 0) & (1 + mu > 0)
+        return inside & is_stable(self.linear_map().matrix)
 
     def moments(self) -> Moments:
         """From the stationary covariance of the state."""
