@@ -21,6 +21,7 @@ from theory.arithmetic import (
     check_finite,
     check_nonnegative,
     check_positive,
+    floats,
     where,
 )
 from theory.matrices import check_metric, check_vector
@@ -133,9 +134,10 @@ def step_kl(
     else:
         p = check_metric("preconditioner", preconditioner, len(g))
         metric = p @ f @ p
-    half = outer_step * outer_step / 2
-    noise = half * float(np.sum(metric * sigma)) / samples_per_update
-    return StepKl(half * float(g @ metric @ g), noise, samples_per_update)
+    eta, n = align(outer_step, samples_per_update)
+    half = eta * eta / 2
+    noise = half * float(np.sum(metric * sigma)) / n
+    return StepKl(half * float(g @ metric @ g), noise, n)
 
 
 def noise_ddr(ddr: Number, samples_per_update: Number, noise_scale: Number) -> Number:
@@ -210,7 +212,7 @@ def path_length(kl_per_update: ArrayLike) -> Number:
     Raises:
         ValueError: if a KL is negative or not finite.
     """
-    values = np.asarray(kl_per_update, dtype=np.float64)
+    values = floats("kl_per_update", kl_per_update)
     check_nonnegative("kl_per_update", values)
     if values.ndim == 0:
         msg = "kl_per_update is a single number; it must hold one KL per update."

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theory.arithmetic import Number, align, check_nonnegative, check_positive, decided
+from theory.arithmetic import (
+    Number,
+    align,
+    check_nonnegative,
+    check_positive,
+    decided,
+    one_number,
+)
 from theory.outer.reference import ewma_proximal
 from theory.search import Least, least
 from theory.spectrum import Array, Spectrum
@@ -112,7 +119,9 @@ def held_kl(kl_per_update: Number, noise_trace: Number) -> StepRule:
     """
     check_positive("kl_per_update", kl_per_update)
     check_positive("noise_trace", noise_trace)
-    return lambda n: np.sqrt(2 * kl_per_update * n / noise_trace)
+    kl = one_number("kl_per_update", kl_per_update)
+    trace = one_number("noise_trace", noise_trace)
+    return lambda n: np.sqrt(2 * kl * n / trace)
 
 
 def best_samples(spectrum: Spectrum, budget: Number, outer_step: StepRule) -> Least:
@@ -130,6 +139,7 @@ def best_samples(spectrum: Spectrum, budget: Number, outer_step: StepRule) -> Le
         ValueError: if the budget is not finite and positive.
     """
     check_positive("budget", budget)
+    budget = one_number("budget", budget)
     return least(
         lambda n: spectrum.loss(outer_step(n), n, budget / n), 1e-9 * budget, budget
     )
@@ -150,8 +160,10 @@ def critical_samples(spectrum: Spectrum, budget: Number, excess: Number) -> floa
         ValueError: if the budget or the excess is not finite and positive.
     """
     check_positive("excess", excess)
+    check_positive("budget", budget)
+    excess, budget = one_number("excess", excess), one_number("budget", budget)
     best = spectrum.best_step_per_sample(budget)
-    low, high = 1e-12 * budget, float(budget)
+    low, high = 1e-12 * budget, budget
     for _ in range(60):
         n = float(np.sqrt(low * high))
         dear = spectrum.loss(best.at * n, n, budget / n) > (1 + excess) * best.value
@@ -179,14 +191,13 @@ def best_com(
     check_positive("budget", budget)
     check_nonnegative("outer_step", outer_step)
     check_positive("samples_per_update", samples_per_update)
-    updates = int(budget // samples_per_update)
+    n = one_number("samples_per_update", samples_per_update)
+    updates = int(one_number("budget", budget) // n)
 
     def loss(memory: Array) -> Array:
         com = np.maximum(memory - 1, 0)[:, None]
         loop = ewma_proximal(outer_step, spectrum.curvature, com)
-        moment = loop.second_moment(
-            spectrum.initial, updates, spectrum.noise, samples_per_update
-        )
+        moment = loop.second_moment(spectrum.initial, updates, spectrum.noise, n)
         return np.asarray(moment @ spectrum.curvature / 2)
 
     return least(loss, 1.0, 1e6)

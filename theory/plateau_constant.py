@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import Number, align, check_positive, decided
+from theory.arithmetic import Number, align, check_positive, decided, one_number
 from theory.matrices import check_metric
 
 Array = NDArray[np.float64]
@@ -59,9 +59,10 @@ def ridged(share: float) -> Preconditioner:
         ValueError: if the share is not finite and positive.
     """
     check_positive("share", share)
+    part = one_number("share", share)
 
     def damped(fisher: Array, noise_covariance: Array) -> Array:
-        level = share * np.trace(fisher) / len(fisher)
+        level = part * np.trace(fisher) / len(fisher)
         return np.linalg.inv(fisher + level * np.eye(len(fisher)))
 
     return damped

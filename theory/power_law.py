@@ -13,12 +13,19 @@ For r = 0 the noise has a finite trace, and the law of u is `laws.JointLaw`; for
 ever more directions fill up with noise as the budget grows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import gamma, zeta
 
-from theory.arithmetic import Number, align, check_nonnegative, check_positive
+from theory.arithmetic import (
+    Number,
+    align,
+    check_nonnegative,
+    check_positive,
+    one_number,
+    whole_number,
+)
 from theory.laws import JointLaw
 from theory.spectrum import Spectrum
 
@@ -47,6 +54,8 @@ class PowerLaw:
         for name in ("curvature", "decay", "initial", "source", "noise"):
             check_positive(name, getattr(self, name))
         check_nonnegative("alignment", self.alignment)
+        for field in fields(self):
+            one_number(field.name, getattr(self, field.name))
         alpha, nu = align(self.decay, self.alignment)
         if alpha * nu == 1 or alpha * (1 + nu) <= 1:
             msg = (
@@ -179,7 +188,7 @@ class PowerLaw:
         Raises:
             ValueError: if the size is below 1.
         """
-        if size < 1:
+        if whole_number("size", one_number("size", size)) < 1:
             msg = f"size is {size}; a spectrum has at least 1 direction."
             raise ValueError(msg)
         i, alpha = np.arange(1.0, size + 1), float(self.decay)

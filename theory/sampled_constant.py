@@ -10,7 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import Number, check_finite, check_positive
+from theory.arithmetic import (
+    Number,
+    check_finite,
+    check_positive,
+    floats,
+    one_number,
+    whole_number,
+)
 from theory.plateau_constant import Array, Preconditioner, natural, plateau_constant
 
 
@@ -71,7 +78,10 @@ def predict_plateau_constant(
             samples than parameters, or fewer than two units or groups.
     """
     values, worth, owner = _checked_samples(scores, advantages, units)
-    count = len(np.unique(owner))
+    count, groups = (
+        len(np.unique(owner)),
+        int(whole_number("groups", one_number("groups", groups))),
+    )
     for name, number in (("units", count), ("groups", groups)):
         if number < 2:
             msg = f"{name} is {number}; the noise between units needs at least 2."
@@ -154,13 +164,13 @@ def _moments(sums: _Sums) -> tuple[Array, Array]:
 def _checked_samples(
     scores: ArrayLike, advantages: ArrayLike, units: ArrayLike | None
 ) -> tuple[Array, Array, NDArray]:
-    values = np.asarray(scores, dtype=np.float64)
+    values = floats("scores", scores)
     if values.ndim != 2 or not values.size:
         msg = f"scores has shape {values.shape}; it must be [sample, parameter]."
         raise ValueError(msg)
     check_finite("scores", values)
     number, parameters = values.shape
-    worth = np.asarray(advantages, dtype=np.float64)
+    worth = floats("advantages", advantages)
     owner = np.arange(number) if units is None else np.asarray(units)
     for name, array in (("advantages", worth), ("units", owner)):
         if array.shape != (number,):

@@ -16,6 +16,7 @@ from theory.arithmetic import (
     Number,
     check_nonnegative,
     check_positive,
+    floats,
     is_symbolic,
 )
 from theory.search import Least, least
@@ -39,7 +40,7 @@ class Spectrum:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            values = np.array(getattr(self, field.name), dtype=np.float64)
+            values = floats(field.name, getattr(self, field.name)).copy()
             if values.ndim != 1 or not values.size:
                 msg = f"{field.name} has shape {values.shape}; it must be [direction]."
                 raise ValueError(msg)
@@ -134,6 +135,7 @@ class Spectrum:
             ValueError: if the budget is not finite and positive.
         """
         check_positive("budget", budget)
+        budget = floats("budget", budget)
         # Beyond 2huB = 200 in every direction a longer step only adds noise.
         low = 1e-9 / (float(self.curvature.max()) * budget)
         high = 1e2 / (float(self.curvature.min()) * budget)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from theory.arithmetic import Number, check_nonnegative, check_positive
+from theory.arithmetic import Number, check_nonnegative, check_positive, one_number
 from theory.search import least
 from theory.spectrum import Array, Spectrum
 
@@ -35,8 +35,10 @@ class Machine:
     def __post_init__(self) -> None:
         check_nonnegative("latency", self.latency)
         check_nonnegative("update_epochs", self.update_epochs)
+        for name in ("latency", "update_epochs"):
+            one_number(name, getattr(self, name))
         for name in ("collection", "learning"):
-            rate = getattr(self, name)
+            rate = one_number(name, getattr(self, name))
             if not rate > 0:
                 msg = f"{name} is {rate}; it must be above 0 (inf is free)."
                 raise ValueError(msg)
@@ -112,6 +114,7 @@ def best_for_time(
         ValueError: if W is not finite and positive or shorter than one update.
     """
     check_positive("seconds", seconds)
+    seconds = one_number("seconds", seconds)
     most = float(seconds / machine.seconds_per_sample)
     if seconds < machine.latency or most < 1:
         need = max(machine.latency, machine.seconds_per_sample)

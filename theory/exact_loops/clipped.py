@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.arithmetic import Number, check_positive, whole_number
+from theory.arithmetic import Number, check_positive, one_number, whole_number
 from theory.exact_loops.anchors import BEHAVIOUR, Anchor
 from theory.exact_loops.optimisers import Optimiser
 from theory.exact_loops.rules import Rule, State
@@ -69,7 +69,7 @@ class ClippedSurrogate(Rule):
     between: Between = carried
 
     def __post_init__(self) -> None:
-        if not self.clip_epsilon > 0:
+        if not one_number("clip_epsilon", self.clip_epsilon) > 0:
             msg = f"clip_epsilon is {self.clip_epsilon}; it must be above 0."
             raise ValueError(msg)
         check_positive("outer_learning_rate", self.outer_learning_rate)

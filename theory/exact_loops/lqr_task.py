@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory import lqr
-from theory.arithmetic import Number, whole_number
+from theory.arithmetic import Number, one_number, whole_number
 from theory.exact_loops.tasks import (
     Array,
     Batch,
@@ -50,7 +50,7 @@ class Rollouts(Task):
         if whole_number("rollout_length", self.rollout_length) < 1:
             msg = f"rollout_length is {self.rollout_length}; it must be at least 1."
             raise ValueError(msg)
-        if not 0 <= self.decay <= 1:
+        if not 0 <= one_number("decay", self.decay) <= 1:
             msg = f"decay is {self.decay}; it must be between 0 and 1."
             raise ValueError(msg)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.arithmetic import Number, check_nonnegative, check_positive
+from theory.arithmetic import Number, check_nonnegative, check_positive, one_number
 from theory.exact_loops.tasks import Array
 
 
@@ -88,6 +88,6 @@ class Adam(Optimiser):
 
 
 def _check_share(name: str, value: Number) -> None:
-    if not 0 <= value < 1:
+    if not 0 <= one_number(name, value) < 1:
         msg = f"{name} is {value}; it must be at least 0 and below 1."
         raise ValueError(msg)

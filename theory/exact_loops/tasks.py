@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import Number, check_positive, whole_number
+from theory.arithmetic import Number, check_positive, floats, whole_number
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -144,7 +144,7 @@ def starting_point(initial: ArrayLike | None, usual: Array) -> Array:
     """
     if initial is None:
         return usual
-    point = np.asarray(initial, dtype=np.float64)
+    point = floats("initial", initial)
     if point.shape != usual.shape:
         msg = f"initial has shape {point.shape}; it must be {usual.shape}."
         raise ValueError(msg)

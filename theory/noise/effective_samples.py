@@ -10,7 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import Number, align, check_positive, decided
+from theory.arithmetic import (
+    Number,
+    align,
+    check_positive,
+    decided,
+    floats,
+    one_number,
+)
 
 Array = NDArray[np.float64]
 
@@ -60,12 +67,13 @@ def correlated_samples(
         ValueError: if a correlation is outside [−1, 1], the correlations are not those
             of any series of this length, or a number is out of range.
     """
-    rho = np.asarray(correlations, dtype=np.float64)
+    rho = floats("correlations", correlations)
     if rho.ndim != 1 or not np.all(np.abs(rho) <= 1):
         msg = "correlations must be of shape [lag] and between -1 and 1."
         raise ValueError(msg)
     check_positive("num_envs", num_envs)
-    if rollout_length < 1:
+    envs = one_number("num_envs", num_envs)
+    if not 1 <= one_number("rollout_length", rollout_length) < np.inf:
         raise ValueError(f"rollout_length is {rollout_length}; it must be at least 1.")
     lags = np.arange(1, min(len(rho), rollout_length - 1) + 1)
     factor = 1 + 2 * float(((1 - lags / rollout_length) * rho[: len(lags)]).sum())
@@ -74,7 +82,7 @@ def correlated_samples(
             f"correlations make a variance of {factor} per sample; no series has them."
         )
         raise ValueError(msg)
-    return float("inf") if factor <= 0 else num_envs * rollout_length / factor
+    return float("inf") if factor <= 0 else envs * rollout_length / factor
 
 
 def effective_samples(series: ArrayLike) -> EffectiveSamples:
@@ -96,7 +104,7 @@ def effective_samples(series: ArrayLike) -> EffectiveSamples:
         ValueError: if there are fewer than 3 environments, a value is not finite, or
             nothing varies.
     """
-    values = np.asarray(series, dtype=np.float64)
+    values = floats("series", series)
     if values.ndim != 2 or len(values) < 3 or not values.shape[1]:
         msg = f"series has shape {values.shape}; it must be [env, time], env ≥ 3."
         raise ValueError(msg)

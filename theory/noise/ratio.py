@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import check_finite, check_nonnegative, check_positive
+from theory.arithmetic import check_finite, check_nonnegative, check_positive, floats
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ def ddr(transitions: ArrayLike, outer_kl: ArrayLike) -> Ratio:
 
 
 def _vector(name: str, values: ArrayLike) -> Array:
-    array = np.asarray(values, dtype=np.float64)
+    array = floats(name, values)
     if array.ndim != 1 or not array.size:
         msg = f"{name} has shape {array.shape}; it must be [unit], not empty."
         raise ValueError(msg)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import Number, check_nonnegative, check_positive
+from theory.arithmetic import Number, check_nonnegative, check_positive, floats
 from theory.noise.ratio import Ratio, ratio_of_means
 
 Array = NDArray[np.float64]
@@ -81,7 +81,7 @@ def group_moments(gradients: ArrayLike, samples_per_group: Number) -> GradientMo
     Raises:
         ValueError: if there are fewer than two groups or a number is not finite.
     """
-    values = np.asarray(gradients, dtype=np.float64)
+    values = floats("gradients", gradients)
     if values.ndim < 2 or values.shape[-2] < 2:
         msg = (
             f"gradients has shape {values.shape}; it must be [..., group, parameter] "

@@ -11,6 +11,7 @@ from theory.arithmetic import (
     Number,
     check_nonnegative,
     check_positive,
+    one_number,
     whole_number,
 )
 from theory.matrices import check_metric
@@ -61,16 +62,17 @@ def matrix_sgd(
         ValueError: if a matrix is not of that kind, or η is negative or not finite.
     """
     check_nonnegative("outer_step", outer_step)
+    eta = one_number("outer_step", outer_step)
     H = check_metric("hessian", hessian)
     size = len(H)
     if preconditioner is None:
-        return MatrixSgd(float(outer_step), H, np.eye(size))
+        return MatrixSgd(eta, H, np.eye(size))
     P = check_metric("preconditioner", preconditioner, size)
     least, most = np.linalg.eigvalsh(P)[[0, -1]]
     if not least > size * np.finfo(float).eps * most:
         msg = f"preconditioner has the eigenvalue {least}; every one must be above 0."
         raise ValueError(msg)
-    return MatrixSgd(float(outer_step), H, P)
+    return MatrixSgd(eta, H, P)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +199,8 @@ class MatrixSgd:
         size = len(self.hessian)
         noise = check_metric("noise_covariance", noise_covariance, size)
         _, outward, _ = self._eigenbasis
-        return outward.T @ noise @ outward / samples_per_update
+        samples = one_number("samples_per_update", samples_per_update)
+        return outward.T @ noise @ outward / samples
 
     def _outside(self, inside: Array) -> Array:
         _, outward, _ = self._eigenbasis

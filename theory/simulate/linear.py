@@ -14,6 +14,7 @@ from theory.arithmetic import (
     check_finite,
     check_nonnegative,
     check_positive,
+    whole_number,
 )
 from theory.outer.loop import Loop
 from theory.outer.plain import Multiplicative
@@ -113,7 +114,7 @@ def simulate_linear(
     check_nonnegative("noise_variance", noise_variance)
     check_positive("samples_per_update", samples_per_update)
     check_finite("initial", initial)
-    check_nonnegative("seed", seed)
+    seed = whole_number("seed", seed)
     runs, when = positive_count("seeds", seeds), recorded_updates(updates)
     stable, variance, samples, start, _ = np.broadcast_arrays(
         loop.stable,
