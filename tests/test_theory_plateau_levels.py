@@ -1,5 +1,6 @@
 """`theory.plateau`: levels and regimes against the nested loop written out."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -222,6 +223,27 @@ def test_unstable_regime_diverges() -> None:
     assert plateau(knobs, TASK).regime == "unstable"
     found = simulated(knobs, TASK, lambda g: g, runs=100)
     assert found["acting_variance"].mean() > 1e6
+
+
+@pytest.mark.parametrize("com", [None, 5.0])
+@pytest.mark.parametrize("rule", [rmsprop_rule, sign_rule, clip_rule(0.5)])
+def test_no_optimiser_settles_at_an_outer_momentum_beyond_one(
+    rule: StepRule, com: float | None
+) -> None:
+    knobs = Knobs(
+        learning_rate=0.01,
+        samples_per_update=64,
+        minibatch_size=16,
+        outer_step=1.0,
+        com=com,
+        outer_momentum=np.array([0.1, 2.0, -1.5]),
+        rule=rule,
+    )
+    found = plateau(knobs, TASK)
+    assert np.isfinite(found.loss).tolist() == [True, False, False]
+    assert found.regime[1:].tolist() == ["unstable"] * 2
+    alone = plateau(dataclasses.replace(knobs, outer_momentum=0.1), TASK)
+    assert found.loss[0] == pytest.approx(alone.loss, rel=1e-9)
 
 
 # The accuracy that the docstring states for other rules, ratio of form to simulation.

@@ -159,11 +159,14 @@ def linearised(given: Cells, rule: StepRule) -> Cells:
 
 def _fixed_point(answered: Callable[[Array], Array], least: Array) -> Array:
     """Where answered(S²) = S² ≥ least, by bisection; an unstable answer is inf."""
-    low = high = least
-    while np.any(short := answered(high) > high):
-        low, high = np.where(short, high, low), np.where(short, 4 * high, high)
+    low, high, factor = least, least, 4.0
+    # Where no S² will do, the search ends at FAR, and the answer there is inf.
+    while np.any(short := (answered(high) > high) & (high < FAR * least)):
+        far = np.minimum(factor * high, FAR * least)
+        low, high = np.where(short, high, low), np.where(short, far, high)
+        factor = factor * factor
     for _ in range(BISECTIONS):
-        middle = np.sqrt(low * high)
+        middle = np.sqrt(low) * np.sqrt(high)
         short = answered(middle) > middle
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return high
