@@ -1,6 +1,7 @@
 """Rivals of the law: each on data of its own making, the guard and the ceiling."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -22,7 +23,7 @@ from theory import cells as cells_module
 from theory import laws, nulls, scores
 from theory.cells import Cells
 from theory.ddr_map import KnobValues
-from theory.fit import Options, fit
+from theory.fit import Options, assembly, fit, held_out
 from theory.fit.two_stage import fit_cells
 from theory.null_data import FURTHEST, Forecaster, NullData, draws_of, null_data
 from theory.rivals import broken, design_step, guarded, oracle, other_law
@@ -313,6 +314,33 @@ def test_two_budgets_prove_nothing() -> None:
     found = guarded.guarded(fit_cells(at(noisy_table(), slice(0, 2)), OPTIONS))
     assert found.skill is None
     assert not found.is_law
+
+
+# Side by side.
+
+
+def test_all_are_scored_side_by_side() -> None:
+    table = noisy_table()
+    late = table["budget"] == table.budgets()[-1]
+    training = table.select(~late)
+    fitted = fit_cells(cells_module.from_table(training), OPTIONS)
+    calibration = assembly.calibration(fitted, training)
+    seen = held_out.evaluate(fitted, calibration, table.select(late))
+    models = seen["models"]
+    assert isinstance(models, dict)
+    rivals = set(nulls.fit_all(fitted))
+    assert set(models) == {"law", "guarded", "oracle"} | rivals
+    json.dumps(seen, allow_nan=False)
+    cells = len(BASE.cells) // 3
+    for name, scored in models.items():
+        assert sum(scored["pit"]) == cells
+        # What bridge warns of by `skill_of_law` are rivals that the law must beat.
+        assert ("skill_of_law" in scored) == (name in rivals)
+        assert ("skill_of_guarded" in scored) == (name in rivals)
+    assert models["constant_ddr"]["skill_of_law"]["low"] > 0
+    bands = seen["coverage_bands"]
+    assert isinstance(bands, dict)
+    assert bands["0.9"] == scores.coverage_band(cells, 0.9)
 
 
 # Refusals.

@@ -23,7 +23,7 @@ from theory.outer.reference import ewma_proximal
 from theory.search import Least, least
 from theory.spectrum import Array, Spectrum
 
-StepRule = Callable[[Array], Array]
+StepForBatch = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def knob_table(step_exponent: Number) -> tuple[KnobRow, ...]:
     )  # fmt: skip
 
 
-def held_step(outer_step: Number) -> StepRule:
+def held_step(outer_step: Number) -> StepForBatch:
     """The rule η(n) = η.
 
     Raises:
@@ -111,7 +111,7 @@ def held_step(outer_step: Number) -> StepRule:
     return lambda n: np.full_like(n, outer_step)
 
 
-def held_kl(kl_per_update: Number, noise_trace: Number) -> StepRule:
+def held_kl(kl_per_update: Number, noise_trace: Number) -> StepForBatch:
     """The rule of a held noise KL per update δ: η(n) = √(2δn/tr Σ), at unit Fisher.
 
     Raises:
@@ -124,7 +124,7 @@ def held_kl(kl_per_update: Number, noise_trace: Number) -> StepRule:
     return lambda n: np.sqrt(2 * kl * n / trace)
 
 
-def best_samples(spectrum: Spectrum, budget: Number, outer_step: StepRule) -> Least:
+def best_samples(spectrum: Spectrum, budget: Number, outer_step: StepForBatch) -> Least:
     """The n of least loss at the end of a budget, η following n by a rule.
 
     Args:

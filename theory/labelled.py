@@ -14,6 +14,7 @@ Units are in `attrs["units"]`: a run table's, where the name is one of its colum
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import xarray as xr
@@ -120,7 +121,7 @@ def forecast(
     values = {
         name: np.reshape(getattr(made, name), shape) for name in ("ddr", "gap", "score")
     }
-    return _dataset(values, frame, leading=("draw",))
+    return _dataset(values, frame, leading={"draw": calibration.num_draws})
 
 
 def runs(table: RunTable) -> xr.Dataset:
@@ -157,18 +158,13 @@ def _broadcast(
 def _dataset(
     values: Mapping[str, object],
     frame: xr.DataArray,
-    leading: tuple[str, ...] = (),
+    leading: Mapping[str, int] = MappingProxyType({}),
 ) -> xr.Dataset:
+    """Values over the frame's dimensions, after those that lead (name → size)."""
     dims = (*leading, *frame.dims)
-    shape = frame.shape
+    shape = (*leading.values(), *frame.shape)
     variables = {
-        name: (
-            dims,
-            np.asarray(value, dtype=np.float64)
-            if leading
-            else np.broadcast_to(np.asarray(value, dtype=np.float64), shape),
-            units(name),
-        )
+        name: (dims, np.broadcast_to(np.asarray(value, float), shape), units(name))
         for name, value in values.items()
     }
     return xr.Dataset(variables, coords=frame.coords)

@@ -8,9 +8,8 @@ in a few seconds, and is scaled up to the number of draws; both agree
 """
 
 import dataclasses
-import json
+import functools
 import os
-import platform
 import statistics
 import sys
 import time
@@ -18,6 +17,7 @@ import time
 import numpy as np
 import tyro
 
+from tests.benchmarks.timing import machine, seconds, show
 from tests.support.simulated import OPTIMUM, simulate
 from tests.test_theory_fit_twin import twin_law, twin_map
 from theory.fit import Fit, Options, fit
@@ -65,31 +65,30 @@ def main(arguments: Arguments) -> int:
             known, family="saturating", pace="fitted"
         ),
     }
-    seconds: dict[str, float] = {}
-    for name, options in cases.items():
-        times = []
-        for _ in range(arguments.repeats):
-            start = time.perf_counter()
-            found = fit(table, options, throw=False)
-            _ = found.estimates
-            times.append(time.perf_counter() - start)
-        seconds[name] = statistics.median(times)
+
+    def fitted(options: Options) -> None:
+        _ = fit(table, options, throw=False).estimates
+
+    taken = {
+        name: statistics.median(
+            seconds(functools.partial(fitted, options))
+            for _ in range(arguments.repeats)
+        )
+        for name, options in cases.items()
+    }
     joint = fit(table, known)
     twin = twin_seconds(joint, arguments.twin_seconds)
     result = {
         "runs": len(table),
         "cells": len(joint.cells),
         "draws": arguments.draws,
-        "seconds": seconds,
+        "seconds": taken,
         "twin_seconds_per_draw": twin,
-        "twin_over_fit": twin * arguments.draws / seconds["joint"],
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "twin_over_fit": twin * arguments.draws / taken["joint"],
+        "machine": machine(),
         "load": os.getloadavg()[0],
     }
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        sys.stdout.write("".join(f"{k}: {v}\n" for k, v in result.items()))
+    show(result, as_json=arguments.json)
     return 0
 
 

@@ -9,19 +9,16 @@ their ratios hold although the machine is noisy.
 """
 
 import dataclasses
-import json
 import math
-import os
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tyro
 
+from tests.benchmarks.timing import machine, seconds, show
 from theory import outer
 from theory.simulate import (
     Quadratic,
@@ -93,20 +90,10 @@ def main(arguments: Arguments) -> int:
         "numpy_updates_per_second": rates["numpy"],
         "times_naive_jax": ratio(times, "naive_jax", "sign", counts),
         "times_numpy": ratio(times, "numpy", "sign", counts),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine(),
     }
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        sys.stdout.write("".join(f"{k}: {v}\n" for k, v in result.items()))
+    show(result, as_json=arguments.json)
     return 0
-
-
-def seconds(program: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    program()
-    return time.perf_counter() - start
 
 
 def ratio(

@@ -7,12 +7,8 @@ so their ratio holds although the machine is noisy.
 """
 
 import dataclasses
-import json
-import os
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +17,7 @@ import tyro
 from fullscale import runtime
 from fullscale.config import RunConfig
 from fullscale.presets import preset
+from tests.benchmarks.timing import machine, seconds, show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,20 +68,10 @@ def main(arguments: Arguments) -> int:
         "transitions_per_second": rate["trainer"],
         "learner_only_transitions_per_second": rate["learner"],
         "fraction_of_learner": statistics.median(ratios),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine(),
     }
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        sys.stdout.write("".join(f"{k}: {v}\n" for k, v in result.items()))
+    show(result, as_json=arguments.json)
     return 0
-
-
-def seconds(program: Callable[[], None]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    program()
-    return time.perf_counter() - start
 
 
 def programs(

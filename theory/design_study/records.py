@@ -4,6 +4,7 @@ A run that is killed leaves at most one torn line, which is counted and made aga
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +37,12 @@ def append(
         "table": number,
         **record,
     }
-    torn = path.exists() and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write(("\n" if torn else "") + json.dumps(line, allow_nan=False) + "\n")
+    text = json.dumps(line, allow_nan=False) + "\n"
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            text = text if file.read() == b"\n" else "\n" + text
+        file.write(text.encode())
 
 
 def read(path: Path, setting: Setting) -> tuple[Mapping[tuple[str, int], Record], int]:

@@ -43,9 +43,8 @@ class State(NamedTuple):
 class Rule(ABC):
     """How one update moves the policy."""
 
-    @abstractmethod
-    def memory(self, parameters: Array) -> Any:
-        """What the rule remembers before the first update."""
+    def memory(self, parameters: Array) -> Any:  # noqa: B027
+        """What the rule remembers before the first update; nothing, unless it says."""
 
     @abstractmethod
     def step(
@@ -166,9 +165,6 @@ class HardKl(Rule):
     def __post_init__(self) -> None:
         check_positive("kl_budget", self.kl_budget)
 
-    def memory(self, parameters: Array) -> None:
-        """Nothing."""
-
     def step(
         self, task: Task, state: State, samples: Number, generator: Generator
     ) -> State:
@@ -195,9 +191,6 @@ class Anchored(Rule):
     def __post_init__(self) -> None:
         check_positive("outer_step", self.outer_step)
         check_nonnegative("com_updates", self.com_updates)
-
-    def memory(self, parameters: Array) -> None:
-        """Nothing."""
 
     def step(
         self, task: Task, state: State, samples: Number, generator: Generator

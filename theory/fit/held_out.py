@@ -17,6 +17,7 @@ from theory.rivals.oracle import oracle
 from theory.table import RunTable, TableError
 
 LAW, GUARDED, ORACLE = "law", "guarded", "oracle"
+NO_RIVALS = (LAW, GUARDED, ORACLE)
 Draws = Float[np.ndarray, "draw cell"]
 
 
@@ -31,7 +32,8 @@ def evaluate(fit: Fit, calibration: Calibration, table: RunTable) -> dict[str, o
     Returns:
         JSON values: the outcome scored, the cells with forecast intervals, the bands
         of coverage for that many cells, and per model CRPS, coverage, regret share, log
-        score, PIT histogram, and the skill over it of the law and of the guarded law.
+        score, PIT histogram, and the skill over each rival of the law and of the
+        guarded law (`guarded` and `oracle` are no rivals).
 
     Raises:
         TableError: the runs cannot be forecast by this calibration.
@@ -85,7 +87,7 @@ def score_models(
     }
     for model in (LAW, GUARDED):
         for name in models if model in models else ():
-            if name not in (LAW, model):
+            if name not in NO_RIVALS:
                 skill = scores.skill(crps[model], crps[name], cells.config)
                 summary[name][f"skill_of_{model}"] = dataclasses.asdict(skill)
     return {

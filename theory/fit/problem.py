@@ -1,5 +1,6 @@
 """What stage 2 solves: cells, their weights, a family of laws and a noise model."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +40,6 @@ class Problem:
 
     def rows(self, chosen: Int[np.ndarray, "chosen"]) -> "Problem":
         """The chosen rows of weights."""
-        return Problem(
-            target=self.target,
-            log_budget=self.log_budget,
-            log_ddr=self.log_ddr[chosen],
-            weights=self.weights[chosen],
-            pace=self.pace,
-            level=self.level,
-            noise_model=self.noise_model,
-            family=self.family,
+        return dataclasses.replace(
+            self, log_ddr=self.log_ddr[chosen], weights=self.weights[chosen]
         )

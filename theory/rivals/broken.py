@@ -24,9 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from theory.ddr_map import KnobValues, Values
 from theory.null_data import NullData
-from theory.rivals.curves import residual_sd
+from theory.rivals.curve import Curve
 
 PLACES, TILTS, WIDTHS = 9, (-1.0, -0.5, 0.0, 0.5, 1.0), (0.25, 0.5, 1.0, 2.0)
 LINEAR, NUMBERS = 4, 6
@@ -34,35 +33,23 @@ RIDGE = 1e-9  # relative: keeps collinear columns solvable
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokenPowerLaw:
+class BrokenPowerLaw(Curve):
     """See the module.
 
     Attributes:
-        data: what it was fitted to.
         origin: mean x and mean log B, which are subtracted.
         breaks: (d, q, f) per row, the first being the estimate.
         coefficients: (b, p, −c₀, −c₁) per row.
-        residual_sd: of cells around the estimate.
     """
 
-    data: NullData
     origin: tuple[float, float]
     breaks: Float[np.ndarray, "draw 3"]
     coefficients: Float[np.ndarray, "draw 4"]
-    residual_sd: float
-
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
-    ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-        x = self.data.position(knobs)
-        mean = self.mean(x, np.log(budget) + 0 * x)[1:]
-        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
 
     def mean(
         self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
     ) -> Float[np.ndarray, "draw cell"]:
-        """The outcome itself; the first row is the estimate."""
+        """The broken line at each x."""
         centre, middle = self.origin
         columns = _columns(x - centre, log_budget - middle, self.breaks)
         return np.sum(columns * self.coefficients[:, None, :], axis=-1)
@@ -77,16 +64,13 @@ def broken_power_law(data: NullData) -> BrokenPowerLaw:
     coefficients, deviance = _solve(columns, data.y, data.weights)
     best = np.argmin(deviance, axis=-1)
     chosen = coefficients[np.arange(len(best)), best]
-    model = BrokenPowerLaw(
+    fitted = BrokenPowerLaw(
         data=data,
         origin=(centre, middle),
         breaks=grid[best],
         coefficients=chosen,
-        residual_sd=0.0,
     )
-    residuals = data.y - model.mean(data.x, data.log_budget)[0]
-    spread = residual_sd(residuals, NUMBERS)
-    return BrokenPowerLaw(**{**vars(model), "residual_sd": spread})
+    return fitted.with_spread(NUMBERS)
 
 
 def _grid(log_budget: np.ndarray) -> Float[np.ndarray, "grid 3"]:

@@ -20,104 +20,88 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from theory.ddr_map import KnobValues, Values
 from theory.fit.map_fit import weighted_least_squares
 from theory.null_data import NullData
+from theory.rivals.curve import Curve, residual_sd
+
+BENT = 4  # coefficients of the curve of `constant_ddr`, x² being the last
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constant:
+class Constant(Curve):
     """See `constant`."""
 
-    data: NullData
     level: Float[np.ndarray, "draw"]
-    residual_sd: float
 
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
+    def mean(
+        self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
     ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-        x = self.data.position(knobs)
-        mean = np.repeat(self.level[1:, None], len(x), axis=-1)
-        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        """The level, everywhere."""
+        return np.repeat(self.level[:, None], len(x), axis=-1)
 
 
 def constant(data: NullData) -> Constant:
     """Fit the null in which neither budget nor knobs matter."""
     level = weighted_least_squares(np.ones((len(data.y), 1)), data.y, data.weights)
-    return Constant(
-        data=data, level=level[:, 0], residual_sd=residual_sd(data.y - level[0, 0], 1)
-    )
+    return Constant(data=data, level=level[:, 0]).with_spread(1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConstantDdr:
-    """See `constant_ddr`. `bent` tells whether x² was kept."""
+class ConstantDdr(Curve):
+    """See `constant_ddr`; three coefficients where x² was dropped."""
 
-    data: NullData
     coefficients: Float[np.ndarray, "draw k"]
-    residual_sd: float
-    bent: bool
 
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
+    @property
+    def bent(self) -> bool:
+        """Whether x² was kept."""
+        return self.coefficients.shape[1] == BENT
+
+    def mean(
+        self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
     ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-        x = self.data.position(knobs)
-        design = _plane(x, np.log(budget) + 0 * x, bent=self.bent)
-        mean = self.coefficients[1:] @ design.T
-        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        """The parabola, or the plane."""
+        columns = _columns(x, log_budget)[:, : self.coefficients.shape[1]]
+        return self.coefficients @ columns.T
 
 
 def constant_ddr(data: NullData) -> ConstantDdr:
     """Fit the null whose best DDR does not move with the budget."""
-    for bent in (True, False):
-        design = _plane(data.x, data.log_budget, bent=bent)
-        coefficients = weighted_least_squares(design, data.y, data.weights)
-        if not bent or data.sign * coefficients[0, -1] > 0:
-            break
-    residuals = data.y - design @ coefficients[0]
-    return ConstantDdr(
-        data=data,
-        coefficients=coefficients,
-        residual_sd=residual_sd(residuals, design.shape[1]),
-        bent=bent,
-    )
+    design = _columns(data.x, data.log_budget)
+    coefficients = weighted_least_squares(design, data.y, data.weights)
+    if data.sign * coefficients[0, -1] <= 0:
+        coefficients = weighted_least_squares(design[:, :-1], data.y, data.weights)
+    fitted = ConstantDdr(data=data, coefficients=coefficients)
+    return fitted.with_spread(coefficients.shape[1])
 
 
-def _plane(x: np.ndarray, log_budget: np.ndarray, *, bent: bool) -> np.ndarray:
-    columns = [np.ones_like(x), log_budget, x, x**2]
-    return np.stack(columns if bent else columns[:3], axis=-1)
+def _columns(x: np.ndarray, log_budget: np.ndarray) -> np.ndarray:
+    return np.stack([np.ones_like(x), log_budget, x, x**2], axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Persistence:
+class Persistence(Curve):
     """See `persistence`.
 
     Attributes:
         curves: budget → (x, y), x increasing.
     """
 
-    data: NullData
     curves: Mapping[int, tuple[np.ndarray, np.ndarray]]
-    residual_sd: float
 
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
+    def mean(
+        self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
     ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-        x = self.data.position(knobs)
-        budgets = np.broadcast_to(np.asarray(budget, float), x.shape)
+        """The nearest budget's curve; no draw differs from the estimate."""
         known = np.array(list(self.curves))
-        nearest = np.argmin(np.abs(np.log(budgets[:, None] / known)), axis=-1)
+        nearest = np.argmin(np.abs(log_budget[:, None] - np.log(known)), axis=-1)
         y = np.array(
             [
                 np.interp(position, *self.curves[int(known[pick])])
                 for position, pick in zip(x, nearest, strict=True)
             ]
         )
-        mean = np.broadcast_to(y, (len(self.data.weights) - 1, len(y)))
-        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
+        return np.broadcast_to(y, (len(self.data.weights), len(y)))
 
 
 def persistence(data: NullData) -> Persistence:
@@ -143,7 +127,7 @@ def persistence(data: NullData) -> Persistence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovingOptimum:
+class MovingOptimum(Curve):
     """See `moving_optimum`.
 
     Attributes:
@@ -153,25 +137,15 @@ class MovingOptimum:
         fallbacks: budgets whose parabola bends the wrong way.
     """
 
-    data: NullData
     place: Float[np.ndarray, "draw two"]
     height: Float[np.ndarray, "draw two"]
     curvature: Float[np.ndarray, "draw"]
-    residual_sd: float
     fallbacks: tuple[int, ...] = field(default=())
-
-    def forecast(
-        self, budget: Values, knobs: KnobValues, num_seeds: int
-    ) -> Float[np.ndarray, "draw cell"]:
-        """Draws of the mean score over `num_seeds` seeds."""
-        x = self.data.position(knobs)
-        mean = self.mean(x, np.log(budget) + 0 * x)[1:]
-        return self.data.scores(mean, self.residual_sd, budget, knobs, num_seeds)
 
     def mean(
         self, x: Float[np.ndarray, "cell"], log_budget: Float[np.ndarray, "cell"]
     ) -> Float[np.ndarray, "draw cell"]:
-        """The outcome itself; the first row is the estimate."""
+        """The parabola around the apex of that budget."""
         line = np.stack([np.ones_like(log_budget), log_budget])
         return (
             self.height @ line + self.curvature[:, None] * (x - self.place @ line) ** 2
@@ -192,18 +166,16 @@ def moving_optimum(data: NullData) -> MovingOptimum:
     projector = np.linalg.pinv(centred).T
     found = curvature != 0
     mean = np.sum(curvature, axis=-1) / np.maximum(np.sum(found, axis=-1), 1)
-    model = MovingOptimum(
+    fitted = MovingOptimum(
         data=data,
         place=place @ projector,
         height=height @ projector,
         curvature=mean,
-        residual_sd=0.0,
         fallbacks=tuple(
             int(b) for b, ok in zip(budgets, found[0], strict=True) if not ok
         ),
     )
-    residuals = data.y - model.mean(data.x, data.log_budget)[0]
-    return MovingOptimum(**{**vars(model), "residual_sd": residual_sd(residuals, 5)})
+    return fitted.with_spread(5)
 
 
 def _apex(
@@ -229,9 +201,3 @@ def _apex(
         np.where(convex, height, y[best]),
         np.where(convex, bend, 0.0),
     )
-
-
-def residual_sd(residuals: np.ndarray, parameters: int) -> float:
-    """Root of the sum of squares over the degrees of freedom."""
-    freedom = max(residuals.size - parameters, 1)
-    return float(np.sqrt(np.sum(residuals**2) / freedom))

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from theory import scores
+from theory.cells import MIN_BUDGETS
 from theory.ddr_map import KnobValues, Values
 from theory.fit.result import Fit
 from theory.fit.status import NotConverged
@@ -23,8 +24,6 @@ from theory.null_data import Forecaster, draws_of, null_data
 from theory.rivals.curves import constant_ddr
 from theory.rivals.other_law import Refitted
 from theory.scores import Skill
-
-MIN_BUDGETS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
