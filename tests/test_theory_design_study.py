@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import coverage_design
 from tests.support.statistical import assert_mean
 from theory.design_study import __main__ as command
 from theory.design_study import one_table, records, report
@@ -34,14 +33,6 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 # Truths.
-
-
-def test_the_first_scenario_is_the_design_in_which_intervals_are_judged() -> None:
-    assert coverage_design.TRUTH.law == JOINT_LAW
-    assert (TRAINING, SCATTER) == (coverage_design.DESIGN, coverage_design.SCATTER)
-    assert JOINT.exponent == coverage_design.EXPONENT
-    made = JOINT.runs(TRAINING, SCATTER, np.random.default_rng(3))
-    np.testing.assert_array_equal(made["score"], coverage_design.simulate(3)["score"])
 
 
 def test_true_gaps_are_those_of_the_law() -> None:

@@ -25,7 +25,7 @@ from theory.detection import (
 )
 from theory.detection.level import Unit, correlation_time
 from theory.detection.monotone import holm
-from theory.detection.seeds import UnitMean
+from theory.unit_mean import UnitMean
 
 Array = np.ndarray
 CORRELATIONS = (0.0, 0.5, 0.9, 0.98)

@@ -10,11 +10,11 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import coverage_design
 from tests.support.simulated import OPTIMUM, SMALL, noisy_table, simulate
 from tests.support.statistical import assert_proportion
 from tests.support.strategies import positive_floats
 from theory import laws
+from theory.design_study.scenarios import JOINT, JOINT_LAW, SCATTER, TRAINING
 from theory.fit import Fit, Options, Status, direct, fit, intervals, law_fit, resample
 from theory.fit.intervals import Interval, Kind, Scale
 from theory.fit.named import OPTIMUM_EXPONENT, named, scale
@@ -194,11 +194,14 @@ def test_no_noise_is_a_profile_open_below() -> None:
 
 def test_nominal_intervals_are_honest_where_configurations_are_few() -> None:
     """Of 600 tables 88 and 92 % are held (`theory.fit.intervals`); here are fewer."""
-    truths = {OPTIMUM_EXPONENT: coverage_design.EXPONENT, "noise": 12.0}
+    truths = {
+        OPTIMUM_EXPONENT: float(JOINT_LAW.optimum_exponent),
+        "noise": float(JOINT_LAW.noise),
+    }
     held, tables = dict.fromkeys(truths, 0), 30
     wrong = 0
     for seed in range(tables):
-        table = coverage_design.simulate(seed)
+        table = JOINT.runs(TRAINING, SCATTER, np.random.default_rng(seed))
         found = fit(table, Options(asymptote=0.0, draws=10), throw=False)
         for name, truth in truths.items():
             held[name] += found.interval(name, level=0.9).holds(truth)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import coverage_design
 from tests.support.simulated import OPTIMUM, SMALL, TRUTH, noisy_table, simulate
 from tests.support.statistical import assert_mean, assert_proportion
 from tests.support.strategies import positive_floats
 from theory import cells, laws
+from theory.design_study.scenarios import JOINT, SCATTER, TRAINING
 from theory.fit import Options, fit, law_fit, map_fit, simulate_refit, two_stage
 from theory.fit.named import OPTIMUM_EXPONENT, named
 from theory.fit.options import MEASURED
@@ -212,7 +212,10 @@ def test_a_floor_that_is_always_fitted_takes_from_the_noise() -> None:
     """Why it is left out: on average the same tables have less noise beside a floor."""
     lost = []
     for seed in range(16):
-        found = fit(coverage_design.simulate(seed), Options(asymptote=0.0, draws=10))
+        found = fit(
+            JOINT.runs(TRAINING, SCATTER, np.random.default_rng(seed)),
+            Options(asymptote=0.0, draws=10),
+        )
         level = np.ones_like(found.problem.level)
         beside = law_fit.fit_law(dataclasses.replace(found.problem, level=level))
         noise = [np.exp(f.solution.log_noise[0]) for f in (found.law_fit, beside)]

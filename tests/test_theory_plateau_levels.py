@@ -337,13 +337,13 @@ def test_small_steps_obey_the_law_of_ddr() -> None:
         assert found.loss == pytest.approx(math.sqrt(8.0 / (8 * found.ddr)), rel=0.01)
 
 
-# What the heuristics of the paper do in this model (theory.md 2.6 to 2.8).
+# What the heuristics of the paper do in this model.
 
 INNER = Task(curvature=0.01, noise_variance=32.0)
 
 
 def of_com(com: float | None, **changes: Any) -> Plateau:
-    """The setting of theory.md 2.5: unit learning rate, κ = .1, 32 steps on a batch."""
+    """One setting of PPO-EWMA: unit learning rate, κ = .1, 32 steps on a batch."""
     usual: dict[str, Any] = {
         "learning_rate": 1.0,
         "samples_per_update": 32,
@@ -376,7 +376,7 @@ def test_a_larger_com_is_a_smaller_outer_step_up_to_the_inner_loop(
 ) -> None:
     """In this model true of speed and reference, of the acting policy to COM ≈ K.
 
-    The table of theory.md 2.5; its last column is V over that of `sgd` as fast.
+    The last column is V over that of `sgd` as fast.
     """
     found = of_com(com)
     assert found.acting_variance == pytest.approx(acting, rel=0.01)

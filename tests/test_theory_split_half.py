@@ -111,10 +111,17 @@ def test_summary_equals_the_step_of_the_whole_batch() -> None:
     signal, spread = truth()
     meter = noise.split_half(first, second, between, 64)
     assert meter.resolved
-    assert abs(meter.signal - signal) < 5 * meter.signal_error < 0.05 * signal
-    assert abs(meter.noise - spread) < 5 * meter.noise_error < 0.05 * spread
-    assert meter.ddr_noise.value == pytest.approx(64 / meter.noise)
-    assert meter.noise_scale.value == pytest.approx(64 * meter.noise / meter.signal)
+    assert (
+        abs(meter.signal.value - signal)
+        < 5 * meter.signal.standard_error
+        < 0.05 * signal
+    )
+    assert (
+        abs(meter.noise.value - spread) < 5 * meter.noise.standard_error < 0.05 * spread
+    )
+    assert meter.ddr_noise.value == pytest.approx(64 / meter.noise.value)
+    expected = 64 * meter.noise.value / meter.signal.value
+    assert meter.noise_scale.value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,7 @@ def test_one_natural_step_agrees_with_its_closed_form() -> None:
 def test_no_movement_is_no_signal_and_no_noise(units: int) -> None:
     zero = np.zeros(units)
     meter = noise.split_half(zero, zero, zero, 8)
-    assert (meter.signal, meter.noise) == (0, 0)
+    assert (meter.signal.value, meter.noise.value) == (0, 0)
     assert meter.ddr_noise.value == float("inf")
     assert meter.status == noise.UNRESOLVED
 

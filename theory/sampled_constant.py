@@ -18,6 +18,7 @@ from theory.arithmetic import (
     one_number,
     whole_number,
 )
+from theory.jackknife import standard_error
 from theory.plateau_constant import Array, Preconditioner, natural, plateau_constant
 
 
@@ -98,7 +99,7 @@ def predict_plateau_constant(
     spread = len(parts) - 1
     return PlateauPrediction(
         constant=constant,
-        standard_error=float(np.sqrt(spread * without.var())),
+        standard_error=standard_error(without),
         bias=float(spread * (without.mean() - constant)),
         units=count,
     )

@@ -14,6 +14,8 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Float, Int
 
+from theory.jackknife import standard_error
+
 LOG_GAP, SCORE = "log gap", "score"
 LEVELS = (0.5, 0.8, 0.9)
 SKILL_LEVEL = 0.9
@@ -253,7 +255,7 @@ def _log_ratio_reach(
 
     centre = log_ratios(np.ones((1, blocks)))
     without = log_ratios(1 - np.eye(blocks)) - centre
-    error = math.sqrt((blocks - 1) / blocks * float(np.sum(without**2)))
+    error = standard_error(without, centre=0.0)
     drawn = log_ratios(rng.exponential(size=(draws, blocks))) - centre
     spread = float(np.std(drawn))
     if spread == 0:

@@ -18,8 +18,8 @@ import numpy as np
 import tyro
 
 from tests.benchmarks.timing import machine, seconds, show
+from tests.support.fit_twin import twin_law, twin_map
 from tests.support.simulated import OPTIMUM, simulate
-from tests.test_theory_fit_twin import twin_law, twin_map
 from theory.fit import Fit, Options, fit
 from theory.simulate_table import Design
 

@@ -19,7 +19,7 @@ from theory.detection.displacement import Displacement, Motion, displacement
 from theory.detection.level import Level, plateau_level, single_curve_level
 from theory.detection.monotone import Drop, Monotonicity, Order, monotonicity
 from theory.detection.plateau import PlateauTest, Trend, plateau_test
-from theory.detection.seeds import UnitMean
+from theory.unit_mean import UnitMean
 
 __all__ = [
     "Displacement",

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory.arithmetic import check_finite
-from theory.detection.seeds import Array, UnitMean, check_seeds, unit_mean
+from theory.detection.seeds import Array, check_seeds
+from theory.unit_mean import UnitMean, unit_mean
 
 BATCHES = 10
 FEWEST_TIMES = 50

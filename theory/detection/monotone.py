@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory.arithmetic import check_positive
-from theory.detection.seeds import UnitMean, check_level, check_seeds, unit_mean
+from theory.detection.seeds import check_level, check_seeds
+from theory.unit_mean import UnitMean, unit_mean
 
 
 class Order(enum.Enum):

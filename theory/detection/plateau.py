@@ -11,15 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory.arithmetic import check_positive
-from theory.detection.seeds import (
-    Array,
-    UnitMean,
-    check_axis,
-    check_level,
-    check_seeds,
-    slopes,
-    unit_mean,
-)
+from theory.detection.seeds import Array, check_axis, check_level, check_seeds, slopes
+from theory.unit_mean import UnitMean, unit_mean
 
 FEWEST_EVALUATIONS = 3
 

@@ -5,6 +5,8 @@ from theory.exact_loops.tasks import Generator, Task
 from theory.plateau_constant import Preconditioner, natural
 from theory.sampled_constant import PlateauPrediction, predict_plateau_constant
 
+MIXING = 2  # batches
+
 
 def predicted_constant(
     task: Task,
@@ -14,8 +16,9 @@ def predicted_constant(
 ) -> PlateauPrediction:
     """gap·√DDR of small steps, from scores and advantages of the optimal policy.
 
-    The law is of the objective per transition; a gap in returns is larger by the mean
-    episode length, and so is the constant given here.
+    Two batches are drawn first and thrown away, so that environments are as far into
+    their episodes as those of a long run. The law is of the objective per transition;
+    a gap in returns is larger by the mean episode length, and so is the constant here.
 
     Args:
         task: the task.
@@ -30,7 +33,10 @@ def predicted_constant(
         ValueError: if there are too few samples.
     """
     best = task.optimum[None]
-    batch, _ = task.sample(best, samples, None, generator)
+    world = None
+    for _ in range(MIXING):
+        _, world = task.sample(best, samples, world, generator)
+    batch, _ = task.sample(best, samples, world, generator)
     found = predict_plateau_constant(
         task.scores(best, batch)[0], batch.advantages[0], batch.units, preconditioner
     )

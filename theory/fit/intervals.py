@@ -1,8 +1,8 @@
 """Three kinds of interval for one parameter, and what each of them knows.
 
-Shares are of simulated tables whose truth a nominal 90 % holds: 6 configurations, 4
-budgets over two decades, 3 seeds, 8 % scatter of runs and of configurations, DDR noisy
-and endogenous, optimum known or free.
+Shares are of simulated tables whose truth a nominal 90 % holds: the joint scenario of
+`theory.design_study`, which makes the first of them again, and variants of its scatter
+with the optimum known or free, measured while this was written.
 
 *Percentile*: quantiles of the bootstrap over configurations. There always, also where
 an estimate lies on a bound. Too narrow for few configurations: the noise constant in
@@ -30,6 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
+
+from theory.jackknife import standard_error
 
 LEVEL = 0.95
 
@@ -121,7 +123,7 @@ def studentised(
         away = scale.forward(left_out) - centre
     if not np.all(np.isfinite(away)):
         return Interval(None, None, level, Kind.STUDENTISED)
-    error = math.sqrt((len(away) - 1) / len(away) * float(np.sum(away**2)))
+    error = standard_error(away, centre=0.0)
     reach = error * float(scipy.stats.t.ppf((1 + level) / 2, max(freedom, 1)))
     low, high = scale.back(np.concatenate([centre - reach, centre + reach]))
     return Interval(float(low), float(high), level, Kind.STUDENTISED)

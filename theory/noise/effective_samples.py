@@ -18,6 +18,7 @@ from theory.arithmetic import (
     floats,
     one_number,
 )
+from theory.jackknife import standard_error
 
 Array = NDArray[np.float64]
 
@@ -117,10 +118,7 @@ def effective_samples(series: ArrayLike) -> EffectiveSamples:
     sums = (mean, mean**2, square)
     value = _estimate(tuple(x.sum() for x in sums), envs)
     left_out = _estimate(tuple(x.sum() - x for x in sums), envs - 1) * envs / (envs - 1)
-    spread = np.inf
-    if np.all(np.isfinite(left_out)):
-        spread = np.sum((left_out - left_out.mean()) ** 2) * (envs - 1) / envs
-    return EffectiveSamples(float(value), float(np.sqrt(spread)), values.size)
+    return EffectiveSamples(float(value), standard_error(left_out), values.size)
 
 
 def _estimate(sums: tuple[Number, ...], envs: int) -> Number:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.arithmetic import check_finite, check_nonnegative, check_positive, floats
+from theory.arithmetic import check_nonnegative, check_positive
+from theory.jackknife import standard_error
+from theory.matrices import check_vector
 
 Array = NDArray[np.float64]
 
@@ -50,7 +52,8 @@ def ratio_of_means(numerator: ArrayLike, denominator: ArrayLike) -> Ratio:
     Raises:
         ValueError: if the shapes differ, are not [unit], or a number is not finite.
     """
-    top, bottom = _vector("numerator", numerator), _vector("denominator", denominator)
+    top = check_vector("numerator", numerator)
+    bottom = check_vector("denominator", denominator)
     if top.shape != bottom.shape:
         msg = (
             f"numerator has {len(top)} units and denominator {len(bottom)}; they must "
@@ -63,9 +66,9 @@ def ratio_of_means(numerator: ArrayLike, denominator: ArrayLike) -> Ratio:
         if units == 1:
             return Ratio(value, float("inf"), 1, UNRESOLVED)
         left_out = (top.sum() - top) / (bottom.sum() - bottom)
-        spread = np.sum((left_out - left_out.mean()) ** 2) * (units - 1) / units
     sure = bottom.mean() > SIGNIFICANT * bottom.std(ddof=1) / np.sqrt(units)
-    return Ratio(value, float(np.sqrt(spread)), units, RESOLVED if sure else UNRESOLVED)
+    status = RESOLVED if sure else UNRESOLVED
+    return Ratio(value, standard_error(left_out), units, status)
 
 
 def ddr(transitions: ArrayLike, outer_kl: ArrayLike) -> Ratio:
@@ -88,12 +91,3 @@ def ddr(transitions: ArrayLike, outer_kl: ArrayLike) -> Ratio:
     check_positive("transitions", transitions)
     check_nonnegative("outer_kl", outer_kl)
     return ratio_of_means(transitions, outer_kl)
-
-
-def _vector(name: str, values: ArrayLike) -> Array:
-    array = floats(name, values)
-    if array.ndim != 1 or not array.size:
-        msg = f"{name} has shape {array.shape}; it must be [unit], not empty."
-        raise ValueError(msg)
-    check_finite(name, array)
-    return array

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 
 from theory.arithmetic import Number, align, check_nonnegative, check_positive
 from theory.noise.ratio import RESOLVED, Ratio, ddr, ratio_of_means
+from theory.unit_mean import UnitMean, unit_mean
 
 
 class OuterParts(NamedTuple):
@@ -74,19 +75,15 @@ class SplitHalf:
     """The meter over a stretch of updates.
 
     Attributes:
-        signal: mean signal KL per update, nats.
-        signal_error: its standard error over units.
-        noise: mean noise KL per update, nats.
-        noise_error: its standard error.
+        signal: signal KL per update, nats, a mean over units.
+        noise: noise KL per update, likewise.
         ddr_noise: transitions per nat of noise KL.
         noise_scale: transitions at which signal and noise KL would be equal.
         status: "resolved" where the signal is told from 0, else "unresolved".
     """
 
-    signal: float
-    signal_error: float
-    noise: float
-    noise_error: float
+    signal: UnitMean
+    noise: UnitMean
     ddr_noise: Ratio
     noise_scale: Ratio
 
@@ -132,16 +129,8 @@ def split_half(
     signal, noise = (np.asarray(part, dtype=np.float64) for part in parts)
     samples = np.full(noise.shape, float(samples_per_update))
     return SplitHalf(
-        signal=float(signal.mean()),
-        signal_error=_standard_error(signal),
-        noise=float(noise.mean()),
-        noise_error=_standard_error(noise),
+        signal=unit_mean(signal),
+        noise=unit_mean(noise),
         ddr_noise=ddr(samples, noise),
         noise_scale=ratio_of_means(samples * noise, signal),
     )
-
-
-def _standard_error(values: np.ndarray) -> float:
-    if len(values) < 2:
-        return float("inf")
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
