@@ -47,11 +47,11 @@ def run_cells(table: Path, cells: Sequence[RunConfig], devices: int | None) -> i
     return len(left)
 
 
-_KEYS = tuple(
-    field.name
+_DEFAULTS = {
+    field.name: field.default
     for field in dataclasses.fields(RunConfig)
     if field.name not in ("seed", "num_seeds", "evaluation_episodes", "prediction")
-)
+}
 
 
 def _done(table: Path) -> set[tuple]:
@@ -61,15 +61,18 @@ def _done(table: Path) -> set[tuple]:
 
 
 def _key(values: dict) -> tuple:
-    """The knobs of a cell as comparable texts."""
-    return tuple(_text(values.get(name)) for name in _KEYS)
+    """The knobs of a cell as comparable texts.
+
+    A table that was written before a knob existed holds runs at the knob's default.
+    """
+    return tuple(_text(values.get(name, _DEFAULTS[name])) for name in _DEFAULTS)
 
 
 def _text(value: object) -> str:
     if isinstance(value, tuple | list):
         return ",".join(str(item) for item in value)
-    if value is None or value == "reset":
-        return "reset"
+    if value is None or value in ("reset", "constant"):
+        return "no number"
     if isinstance(value, bool | int | float):
         return repr(float(value))
     return str(value)

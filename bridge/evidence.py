@@ -132,7 +132,7 @@ def _same(ours: object, theirs: object) -> bool:
     if isinstance(ours, tuple):
         theirs = tuple(int(width) for width in str(theirs).strip("[]() ").split(","))
     missing = theirs is None or (isinstance(theirs, float) and math.isnan(theirs))
-    return ours == ("reset" if missing else theirs)
+    return ours in ("reset", "constant") if missing else ours == theirs
 
 
 def _optimum(calibration: Calibration) -> float | None:

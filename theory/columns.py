@@ -17,23 +17,45 @@ CONFIG: Mapping[str, tuple[str, str]] = {
     "rollout_length": ("int", "transitions per environment per update"),
     "minibatch_size": ("int", "transitions"),
     "update_epochs": ("int", "count"),
+    "optimiser": ("text", ""),
     "learning_rate": ("float", "1"),
+    "momentum": ("float", "1"),
+    "adam_beta1": ("float", "1"),
+    "adam_beta2": ("float", "1"),
+    "adam_epsilon": ("float", "1"),
+    "max_grad_norm": ("float", "1"),
+    "surrogate": ("text", ""),
     "clip_epsilon": ("float", "1"),
+    "kl_coefficient": ("float", "1"),
+    "target_kl": ("float", "nats"),
     "com": ("float", "gradient steps; fill value: reset, plain PPO"),
+    "max_importance_ratio": ("float", "1"),
     "outer_learning_rate": ("float", "1"),
+    "outer_momentum": ("float", "1"),
+    "schedule": ("text", ""),
+    "final_learning_rate": ("float", "1; fill value: constant"),
+    "final_clip_epsilon": ("float", "1; fill value: constant"),
+    "final_outer_learning_rate": ("float", "1; fill value: constant"),
+    "final_com": ("float", "gradient steps; fill value: constant"),
     "discount": ("float", "1"),
     "gae_lambda": ("float", "1"),
     "entropy_coefficient": ("float", "1"),
     "value_coefficient": ("float", "1"),
-    "max_grad_norm": ("float", "1"),
-    "adam_beta1": ("float", "1"),
-    "adam_beta2": ("float", "1"),
-    "adam_epsilon": ("float", "1"),
+    "value_clip": ("float", "return"),
     "normalise_advantages": ("bool", "1 is on"),
+    "advantage_scope": ("text", ""),
+    "normalise_observations": ("bool", "1 is on"),
+    "normalise_rewards": ("bool", "1 is on"),
     "network": ("text", ""),
     "hidden_sizes": ("text", "widths, comma between"),
+    "segment_length": ("int", "transitions"),
     "initial_std": ("float", "1"),
     "learn_std": ("bool", "1 is on"),
+    "compute_precision": ("text", ""),
+    "storage_precision": ("text", ""),
+    "staggered_starts": ("text", ""),
+    "meter_interval": ("int", "updates"),
+    "nonfinite": ("text", ""),
     "seed": ("int", ""),
     "num_seeds": ("int", "count"),
     "evaluation_episodes": ("int", "count"),
@@ -53,7 +75,7 @@ RESULTS: Mapping[str, tuple[str, str]] = {
 }
 
 INT_FILL = -1
-RESET = "reset"
+RESET, CONSTANT = "reset", "constant"  # a number would mean something else
 
 ALL: Mapping[str, tuple[str, str]] = {**CONFIG, **RESULTS}
 
@@ -110,7 +132,7 @@ def _whole(value: object) -> int:
 
 
 def _floats(values: Sequence[object]) -> np.ndarray:
-    missing = (None, RESET)
+    missing = (None, RESET, CONSTANT)
     numbers = [np.nan if value in missing else float(value) for value in values]  # type: ignore[arg-type]
     return np.array(numbers, dtype=np.float64)
 
