@@ -47,7 +47,9 @@ def same(left: RunTable, right: RunTable) -> bool:
 
 # What is stored.
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
+finite = st.floats(allow_nan=False, allow_infinity=False).filter(
+    lambda value: value != table.FILL
+)
 generated_rows = st.lists(
     st.fixed_dictionaries(
         {
@@ -84,6 +86,11 @@ def test_what_is_written_is_read(tmp_path: Path, values: list[dict]) -> None:
         assert after["transitions"] == before["transitions"]
         assert after["score"] == before["score"]
         assert after["com"] == (None if before["com"] == "reset" else before["com"])
+
+
+def test_the_fill_value_itself_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="it means 'missing'"):
+        table.write(tmp_path / "t.nc", table.from_rows([row(ddr=table.FILL)]))
 
 
 def test_large_counts_stay_exact_for_any_reader(tmp_path: Path) -> None:

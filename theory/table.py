@@ -235,6 +235,8 @@ def _stored(values: np.ndarray) -> tuple[np.ndarray, object]:
     if values.dtype == bool:
         return values.astype(np.int8), None
     if values.dtype == np.float64:
+        if np.any(values == FILL):
+            raise TableError(f"the value {FILL!r} cannot be stored: it means 'missing'")
         return np.where(np.isnan(values), FILL, values), FILL
     if values.dtype == np.int64:
         return values, columns.INT_FILL if np.any(values == columns.INT_FILL) else None
