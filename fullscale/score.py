@@ -1,0 +1,144 @@
+"""The score: mean return of fresh episodes under the final policy, or the exact J.
+
+Actions are sampled; the seeds are fixed and the same for every run, so that two runs
+are compared on the same episodes. Evaluation is not counted in the budget.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from fullscale import distributions, keys
+from fullscale.config import ConfigError, RunConfig
+from fullscale.environments.protocol import Environment
+from fullscale.network import Agent
+from fullscale.state import Learner
+
+EVALUATION_SEED = 20_260_306  # any fixed number; not one that a run's seeds reach
+BATCH = 4_096  # episodes at once; more are scored batch after batch
+
+
+def evaluate(
+    config: RunConfig,
+    environment: Environment,
+    agent: Agent,
+    policy: Any,
+    anchor: Any = None,
+) -> dict[str, np.ndarray]:
+    """Score every seed's policy, and its anchor's where there is one.
+
+    Args:
+        config: says how many episodes.
+        environment: with a time limit, or with an exact return.
+        agent: networks.
+        policy: policy parameters with a leading seed axis.
+        anchor: those of the average that is PPO-EWMA's proximal policy, or None.
+
+    Returns:
+        `score` and `score_standard_error` (0 where the return is exact, NaN for one
+        episode), and `score_anchor` where there is one; each [seed], in units of
+        return.
+
+    Raises:
+        ConfigError: episodes without a time limit and no exact return.
+    """
+    found = _score(config, environment, agent, policy)
+    if anchor is not None:
+        averaged = _score(config, environment, agent, anchor)
+        found["score_anchor"] = averaged["score"]
+    return found
+
+
+def anchor_policy(learner: Learner) -> Any | None:
+    """Policy parameters of the anchor, shaped as the policy's; None in plain PPO.
+
+    Args:
+        learner: with a leading seed axis.
+    """
+    if learner.anchor is None:
+        return None
+    policy = learner.parameters["policy"]
+    _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], policy))
+    return jax.vmap(unravel)(learner.anchor.vector)
+
+
+def _score(
+    config: RunConfig, environment: Environment, agent: Agent, policy: Any
+) -> dict[str, np.ndarray]:
+    if environment.exact_return is not None:
+        exact = np.asarray(jax.jit(jax.vmap(environment.exact_return))(policy))
+        return {"score": exact, "score_standard_error": np.zeros_like(exact)}
+    if environment.horizon is None:
+        raise ConfigError(
+            f"environment {environment.name!r} has neither a time limit nor an exact "
+            "return, so there is nothing to score"
+        )
+    returns = all_returns(environment, agent, policy, config.evaluation_episodes)
+    number = returns.shape[1]
+    spread = (
+        returns.std(axis=1, ddof=1) if number > 1 else np.full(len(returns), np.nan)
+    )
+    return {
+        "score": returns.mean(axis=1),
+        "score_standard_error": spread / np.sqrt(number),
+    }
+
+
+def all_returns(
+    environment: Environment, agent: Agent, policy: Any, number: int
+) -> Float[np.ndarray, "seed episode"]:
+    """Returns of `number` episodes of every seed's policy, at most `BATCH` at once."""
+    found = []
+    for first in range(0, number, BATCH):
+        size = min(BATCH, number - first)
+        key = _evaluation_key(first // BATCH)
+
+        def run(p: Any, key: Array = key, size: int = size) -> Array:
+            return episode_returns(environment, agent, p, size, key)
+
+        found.append(np.asarray(jax.jit(jax.vmap(run))(policy)))
+    return np.concatenate(found, axis=1)
+
+
+def _evaluation_key(batch: int) -> Array:
+    key = jax.random.fold_in(jax.random.key(EVALUATION_SEED), keys.EVALUATE)
+    return jax.random.fold_in(key, batch) if batch else key
+
+
+def episode_returns(
+    environment: Environment, agent: Agent, policy: Any, number: int, key: Array
+) -> Float[Array, " env"]:
+    """Returns of `number` fresh episodes, each from its reset to its end.
+
+    Args:
+        environment: with a time limit.
+        agent: networks.
+        policy: parameters of one policy.
+        number: episodes.
+        key: consumed.
+    """
+    state, observation = environment.reset(jax.random.fold_in(key, 0), number)
+    zero = jnp.zeros(number, observation.dtype)
+    start = (state, observation, zero, jnp.ones(number, bool))
+    start = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), start)
+
+    def body(carry: Any, time: Array) -> tuple[Any, None]:
+        state, observation, total, alive = carry
+        act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
+        distribution = agent.policy(policy, observation)
+        action = distributions.sample(act_key, distribution)
+        out = environment.step(step_key, state, action)
+        total = total + jnp.where(alive, out.reward, 0.0)
+        alive = alive & ~(out.terminated | out.truncated)
+        following = jax.tree.map(
+            lambda new, old: new.astype(old.dtype), out.state, state
+        )
+        return (following, out.observation, total, alive), None
+
+    times = jnp.arange(1, (environment.horizon or 0) + 1)
+    (_, _, total, _), _ = jax.lax.scan(body, start, times)
+    return total
