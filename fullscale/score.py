@@ -4,6 +4,7 @@ Actions are sampled; the seeds are fixed and the same for every run, so that two
 are compared on the same episodes. Evaluation is not counted in the budget.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -92,15 +93,16 @@ def all_returns(
     environment: Environment, agent: Agent, policy: Any, number: int
 ) -> Float[np.ndarray, "seed episode"]:
     """Returns of `number` episodes of every seed's policy, at most `BATCH` at once."""
+
+    @partial(jax.jit, static_argnums=2)
+    def run(policies: Any, key: Array, size: int) -> Array:
+        one = partial(episode_returns, environment, agent, number=size, key=key)
+        return jax.vmap(one)(policies)
+
     found = []
-    for first in range(0, number, BATCH):
+    for batch, first in enumerate(range(0, number, BATCH)):
         size = min(BATCH, number - first)
-        key = _evaluation_key(first // BATCH)
-
-        def run(p: Any, key: Array = key, size: int = size) -> Array:
-            return episode_returns(environment, agent, p, size, key)
-
-        found.append(np.asarray(jax.jit(jax.vmap(run))(policy)))
+        found.append(np.asarray(run(policy, _evaluation_key(batch), size)))
     return np.concatenate(found, axis=1)
 
 

@@ -41,6 +41,8 @@ class RunRecord:
         metrics: name → values [update, seed]; NaN where a value was not finite or
             not measured.
         evaluation: name → values [seed]; empty until the run finished.
+        series: name → values [update] that all seeds share: exact counts, knobs as
+            they were used, speed.
         torn_lines: lines dropped because a killed process left them half-written.
     """
 
@@ -51,6 +53,7 @@ class RunRecord:
     metrics: Mapping[str, np.ndarray]
     evaluation: Mapping[str, np.ndarray]
     torn_lines: int = 0
+    series: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -73,6 +76,19 @@ class RunRecord:
         samples = self.config.samples_per_update * (self.updates - skip)
         with np.errstate(divide="ignore"):
             return samples / kl
+
+    def ddr_noise(self) -> np.ndarray:
+        """The same with `outer_noise_kl`, over the updates where the meter ran, [seed].
+
+        NaN where it never did.
+        """
+        noise = self.metrics.get("outer_noise_kl")
+        if noise is None:
+            return np.full(self.config.num_seeds, np.nan)
+        measured = np.isfinite(noise)
+        samples = self.config.samples_per_update * measured.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return samples / np.where(measured, noise, 0.0).sum(axis=0)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -187,18 +203,34 @@ def _parse(folder: Path, lines: Sequence[bytes]) -> tuple[list[dict], int]:
 def _record(config: RunConfig, rows: Sequence[dict], torn: int) -> RunRecord:
     steps = [row for row in rows if "updates" in row]
     last = [row["evaluation"] for row in rows if "evaluation" in row]
-    names = [k for k in steps[0] if isinstance(steps[0][k], list)] if steps else []
+    kinds = {k: isinstance(v, list) for row in steps for k, v in row.items()}
+    nothing = [None] * config.num_seeds
     return RunRecord(
         config=config,
         started=rows[0]["started"],
         code_version=rows[0]["code_version"],
         transitions=np.array([row["transitions"] for row in steps], dtype=np.int64),
-        metrics={k: np.array([r[k] for r in steps], dtype=float) for k in names},
+        metrics={
+            k: np.array([row.get(k, nothing) for row in steps], dtype=float)
+            for k, per_seed in kinds.items()
+            if per_seed
+        },
         evaluation=(
             {k: np.array(v, dtype=float) for k, v in last[-1].items()} if last else {}
         ),
         torn_lines=torn,
+        series={
+            k: _series([row.get(k) for row in steps])
+            for k, per_seed in kinds.items()
+            if not per_seed and k != "transitions"
+        },
     )
+
+
+def _series(values: Sequence[object]) -> np.ndarray:
+    """Counts as exact int64; anything else as floats, NaN for null."""
+    whole = all(isinstance(value, int) for value in values)
+    return np.array(values, dtype=np.int64 if whole else float)
 
 
 def _finite(value: object) -> object:
