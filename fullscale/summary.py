@@ -10,23 +10,18 @@ from typing import Any
 import numpy as np
 
 from fullscale import storage
+from fullscale.metrics import attributes
 from fullscale.storage import FORMAT, SUMMARY, VERSION, write_atomically
 
 PARAMETERS = "parameters.safetensors"
 FILL = -9.99e33  # stands for "not measured"; NaN is never written
 
-UNITS = {
-    "outer_kl": "nats", "ddr": "transitions/nat", "entropy": "nats",
-    "approx_kl": "nats", "clip_fraction": "1",
-    "episode_return": "return", "episode_length": "transitions",
-    "exact_return": "return", "policy_loss": "1", "value_loss": "return^2",
-    "grad_norm": "1", "explained_variance": "1", "score": "return",
-    "score_standard_error": "return",
-}  # fmt: skip
-
 
 def write_parameters(folder: Path, parameters: Any) -> None:
-    """Write all parameters [seed, …] under slash-separated names."""
+    """Write nested dictionaries of arrays [seed, …] under slash-separated names.
+
+    The networks are "policy" and "value"; what acting needs besides goes along.
+    """
     from safetensors.numpy import save
 
     write_atomically(folder / PARAMETERS, save(dict(_flatten(parameters))))
@@ -47,23 +42,23 @@ def read_parameters(folder: Path) -> dict:
 
 
 def write_summary(folder: Path) -> None:
-    """Write `run.nc` from the log: dims update, seed; units in attrs."""
+    """Write `run.nc` from the log: dims update, seed; units and meaning in attrs."""
     import xarray as xr
 
     record = storage.read(folder)
     data: dict[str, tuple] = {
-        k: (("update", "seed"), v, _attrs(k)) for k, v in record.metrics.items()
+        k: (("update", "seed"), v, attributes(k)) for k, v in record.metrics.items()
     }
-    data |= {k: (("seed",), v, _attrs(k)) for k, v in record.evaluation.items()}
+    data |= {k: (("update",), v, attributes(k)) for k, v in record.series.items()}
+    data |= {k: (("seed",), v, attributes(k)) for k, v in record.evaluation.items()}
+    ratios = {"ddr_of_run": record.ddr(), "ddr_noise_of_run": record.ddr_noise()}
+    data |= {k: (("seed",), v, attributes("ddr")) for k, v in ratios.items()}
     seeds = record.config.seed + np.arange(record.config.num_seeds)
     dataset = xr.Dataset(
-        {
-            **data,
-            "ddr_of_run": (("seed",), record.ddr(), {"units": UNITS["ddr"]}),
-        },
+        data,
         coords={
             "seed": ("seed", seeds),
-            "transitions": ("update", record.transitions, {"units": "transitions"}),
+            "transitions": ("update", record.transitions, attributes("transitions")),
         },
         attrs={
             "format": FORMAT,
@@ -74,14 +69,13 @@ def write_summary(folder: Path) -> None:
             "config_hash": record.config.content_hash(),
         },
     )
-    encoding = {k: {"_FillValue": FILL} for k in dataset.data_vars}
+    encoding = {  # counts are never missing; a fill value would turn them into floats
+        k: {"_FillValue": FILL if v.dtype.kind == "f" else None}
+        for k, v in dataset.data_vars.items()
+    }
     write_atomically(
         folder / SUMMARY, bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
     )
-
-
-def _attrs(name: str) -> dict[str, str]:
-    return {"units": UNITS[name]} if name in UNITS else {}
 
 
 def _flatten(tree: Mapping, prefix: str = "") -> list[tuple[str, np.ndarray]]:
