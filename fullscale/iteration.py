@@ -4,22 +4,29 @@ Runs inside `shard_map`: every function here sees one device's blocks, and reduc
 the mesh axis where it means the whole.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
-from fullscale import keys
+from fullscale import instruments, keys
 from fullscale.config import RunConfig
 from fullscale.environments.protocol import Environment
-from fullscale.measure import episode_means, explained_variance, outer_kl
+from fullscale.measure import (
+    episode_means,
+    explained_variance,
+    nonfinite,
+    outer_kl,
+)
 from fullscale.network import Agent
 from fullscale.returns import advantages
 from fullscale.rollout import rollout, start_worlds
-from fullscale.state import Batch, Learner, Rates, TrainState, Trajectory, Worlds
-from fullscale.update import inner_loop, make_optimiser, outer_step
+from fullscale.state import Batch, Rates, TrainState, Trajectory, Worlds
+from fullscale.update import Report, inner_loop, outer_step, start_learner
 
 Metrics = dict  # metric name → scalar
 
@@ -40,9 +47,15 @@ def start(
         blocks,
         config.num_envs // config.num_blocks,
     )
-    vector, _ = ravel_pytree(parameters)
-    learner = Learner(parameters, make_optimiser(config).init(vector))
-    state = TrainState(learner=learner, worlds=worlds, key=key, update=zero)
+    policy, _ = ravel_pytree(parameters["policy"])
+    frozen = jnp.zeros((instruments.DECADES, policy.size), policy.dtype)
+    state = TrainState(
+        learner=start_learner(config, parameters),
+        worlds=worlds,
+        key=key,
+        update=zero,
+        frozen=frozen if config.meter_interval else None,
+    )
     return jax.tree.map(_strong, state)
 
 
@@ -53,51 +66,110 @@ def iteration(
     state: TrainState,
     rates: Rates,
     blocks: Int[Array, " block"],
+    update: Int[Array, ""],
 ) -> tuple[TrainState, Metrics]:
-    """One update of one seed; returns the new state and its metrics."""
-    before = state.learner.parameters
+    """One update of one seed; returns the new state and its metrics.
+
+    `update` is `state.update` once more, the same for all seeds: whether the meters
+    run must not depend on a vmapped value, or they would always run.
+    """
+    before = state.learner
     worlds, trajectory, episodes = rollout(
         environment,
         agent,
-        before,
+        before.parameters,
         state.worlds,
         keys.stream(state.key, keys.ROLLOUT, state.update),
         blocks,
         config.rollout_length,
+        mask_nonfinite=config.nonfinite == "mask",
     )
-    batch = make_batch(agent, before, trajectory, worlds, rates)
+    batch = make_batch(config, agent, before.parameters, trajectory, worlds, rates)
     key = keys.stream(state.key, keys.SHUFFLE, state.update)
-    learner, report = inner_loop(
-        config, agent, state.learner, batch, rates, key, blocks
+    after, report = inner_loop(config, agent, before, batch, rates, key, blocks)
+    learner = outer_step(config, before, after, rates)
+    policy = learner.parameters["policy"]
+    kl = outer_kl(
+        agent,
+        before.parameters["policy"],
+        policy,
+        batch.observation,
+        config.samples_per_update,
     )
-    policy = outer_step(
-        before["policy"], learner.parameters["policy"], rates.outer_learning_rate
-    )
-    learner = learner._replace(parameters={**learner.parameters, "policy": policy})
+    value = batch.target - batch.advantage
     metrics = {
-        "outer_kl": outer_kl(
-            agent,
-            before["policy"],
-            policy,
-            batch.observation,
-            config.samples_per_update,
-        ),
-        **report.info._asdict(),
-        "grad_norm": report.grad_norm,
-        "explained_variance": explained_variance(
-            batch.target - batch.advantage, batch.target
-        ),
+        "outer_kl": kl,
+        **_learning(config, report),
+        "explained_variance": explained_variance(value, batch.target),
         **episode_means(episodes),
+        **nonfinite(trajectory, blocks),
         **_exact(environment, policy),
     }
-    state = TrainState(learner, worlds, state.key, state.update + 1)
+    after_update = update + 1
+    frozen = state.frozen
+    if frozen is not None:
+        frozen = instruments.freeze(frozen, policy, after_update)
+        key = keys.stream(state.key, keys.METER, state.update)
+        read = partial(
+            instruments.read, config, agent, before, batch, rates, key, blocks
+        )
+        travelled = partial(
+            instruments.travelled, config, agent, frozen, policy, batch, after_update
+        )
+        now = after_update % config.meter_interval == 0
+        metrics |= _meter(read, travelled, now, tuple(jax.typeof(frozen).vma))
+    state = TrainState(learner, worlds, state.key, state.update + 1, frozen)
     return state, metrics
 
 
+def _learning(config: RunConfig, report: Report) -> Metrics:
+    """What the gradient steps reported, under the names of the log."""
+    info = report.info._asdict()
+    if config.is_plain_ppo:
+        del info["importance_cap_fraction"]
+    return {
+        **info,
+        "grad_norm": report.grad_norm,
+        "anchor_age": report.anchor_age,
+        "skipped_gradient_steps": report.skipped,
+        "nonfinite_gradients": report.nonfinite,
+    }
+
+
+def _meter(
+    read: Callable[[], instruments.Reading],
+    travelled: Callable[[], Array],
+    now: Bool[Array, ""],
+    spread: tuple[str, ...],
+) -> Metrics:
+    """The meters' numbers where they run now, else NaN on the same mesh axes."""
+
+    def measure() -> Metrics:
+        decades = {f"kl_to_update_{10**i}": x for i, x in enumerate(travelled())}
+        return {**read()._asdict(), **decades}
+
+    shapes = jax.eval_shape(measure)
+
+    def nothing() -> Metrics:
+        nan = {k: jnp.full(s.shape, jnp.nan, s.dtype) for k, s in shapes.items()}
+        return jax.tree.map(lambda x: jax.lax.pcast(x, spread, to="varying"), nan)
+
+    return jax.lax.cond(now, measure, nothing)
+
+
 def make_batch(
-    agent: Agent, parameters: Any, trajectory: Trajectory, worlds: Worlds, rates: Rates
+    config: RunConfig,
+    agent: Agent,
+    parameters: Any,
+    trajectory: Trajectory,
+    worlds: Worlds,
+    rates: Rates,
 ) -> Batch:
-    """Transitions with advantages and targets, rows laid out block after block."""
+    """Transitions with advantages and targets.
+
+    Rows are laid out block after block, and within a block step after step, so that
+    its environments follow each other.
+    """
     advantage = advantages(
         trajectory.reward,
         trajectory.value,
@@ -113,6 +185,7 @@ def make_batch(
         log_prob=trajectory.log_prob,
         advantage=advantage,
         target=advantage + trajectory.value,
+        value=None if config.value_clip == float("inf") else trajectory.value,
     )
     return jax.tree.map(_rows, batch)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-INIT, RESET, ROLLOUT, SHUFFLE, EVALUATE = range(5)
+INIT, RESET, ROLLOUT, SHUFFLE, EVALUATE, METER = range(6)
 
 
 def stream(key: Key[Array, ""], name: int, update: Int[Array, ""]) -> Key[Array, ""]:

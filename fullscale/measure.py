@@ -4,12 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from fullscale import distributions
 from fullscale.loss import DEVICE, global_mean
 from fullscale.network import Agent
-from fullscale.state import Episodes
+from fullscale.state import Episodes, Trajectory
 
 KL_STATES = 65_536  # at least so many states of the batch enter `outer_kl`, or all
 
@@ -27,10 +27,15 @@ def outer_kl(
     did not move. Batches of more than 2·`KL_STATES` transitions are thinned by a fixed
     stride that leaves at least `KL_STATES` of them.
     """
-    stride = max(1, samples_per_update // KL_STATES)
-    rows = observation[::stride]
+    rows = thin(observation, samples_per_update)
     policies = (agent.policy(parameters, rows) for parameters in (before, after))
     return global_mean(distributions.kl(*policies))
+
+
+def thin(observation: Any, samples_per_update: int) -> Any:
+    """Every so-manieth row, so that at least `KL_STATES` of the global batch stay."""
+    stride = max(1, samples_per_update // KL_STATES)
+    return jax.tree.map(lambda x: x[::stride], observation)
 
 
 def explained_variance(
@@ -46,6 +51,33 @@ def episode_means(episodes: Episodes) -> dict[str, Float[Array, ""]]:
     return {
         "episode_return": total.total_return / total.number,
         "episode_length": total.total_length / total.number,
+    }
+
+
+def nonfinite(
+    trajectory: Trajectory, blocks: Int[Array, " block"]
+) -> dict[str, Float[Array, ""]]:
+    """Counts of rewards and observations that were not finite, and where first.
+
+    `nonfinite_environment` is the global index of the first environment with one at
+    the earliest time step, −1 if there is none.
+    """
+    bad = trajectory.bad_reward | trajectory.bad_observation
+    time, _, env = bad.shape
+    index = blocks[:, None] * env + jnp.arange(env)[None]
+    order = jnp.where(bad, jnp.arange(time)[:, None, None], time)
+    earliest = jax.lax.pmin(order.min(), DEVICE)
+    none = jnp.iinfo(index.dtype).max
+    first = jnp.where(bad & (order == earliest), index[None], none).min()
+    first = jax.lax.pmin(first, DEVICE)
+    dtype = trajectory.reward.dtype
+    counts = {
+        "nonfinite_rewards": trajectory.bad_reward,
+        "nonfinite_observations": trajectory.bad_observation,
+    }
+    return {
+        **{k: jax.lax.psum(v.sum(dtype=dtype), DEVICE) for k, v in counts.items()},
+        "nonfinite_environment": jnp.where(first == none, -1, first),
     }
 
 

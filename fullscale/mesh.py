@@ -89,8 +89,9 @@ def compile_chunk(
 ) -> Callable[[TrainState, Rates, Array], tuple[TrainState, Metrics]]:
     """Jitted: (states, rates, count ≤ capacity) → (states, metrics [capacity, seed]).
 
-    `count` is traced, so a run's last, shorter chunk does not compile again; rows
-    beyond it are zero. The states are donated.
+    `rates` has one row per update, [capacity]. `count` is traced, so a run's last,
+    shorter chunk does not compile again; rows beyond it are zero. The states are
+    donated.
     """
 
     def chunk(
@@ -98,19 +99,24 @@ def compile_chunk(
     ) -> tuple[TrainState, Metrics]:
         blocks = _blocks(config, mesh)
 
-        def one(seed_state: TrainState) -> tuple[TrainState, Metrics]:
-            return iteration(config, environment, agent, seed_state, rates, blocks)
+        def once(state: TrainState, index: Array) -> tuple[TrainState, Metrics]:
+            now = jax.tree.map(lambda rows: rows[index], rates)
+            parts = (config, environment, agent)
+            one = partial(
+                iteration, *parts, rates=now, blocks=blocks, update=state.update[0]
+            )
+            return jax.vmap(one)(state)
 
         def body(
             index: Array, carry: tuple[TrainState, Metrics]
         ) -> tuple[TrainState, Metrics]:
             state, history = carry
-            state, metrics = jax.vmap(one)(state)
+            state, metrics = once(state, index)
             return state, jax.tree.map(
                 lambda rows, row: rows.at[index].set(row), history, metrics
             )
 
-        _, shapes = jax.eval_shape(jax.vmap(one), state)
+        _, shapes = jax.eval_shape(once, state, jnp.int32(0))
         empty = {
             name: jax.lax.pcast(
                 jnp.zeros((capacity, *shape.shape), shape.dtype), SEED, to="varying"
@@ -131,7 +137,9 @@ def state_spec() -> TrainState:
     spread: Any = SPREAD
     whole: Any = PER_SEED
     worlds = Worlds(spread, spread, spread, spread)
-    return TrainState(learner=whole, worlds=worlds, key=whole, update=whole)
+    return TrainState(
+        learner=whole, worlds=worlds, key=whole, update=whole, frozen=whole
+    )
 
 
 def _blocks(config: RunConfig, mesh: Mesh) -> Int[Array, " block"]:

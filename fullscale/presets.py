@@ -69,11 +69,6 @@ def check_runnable(config: RunConfig) -> None:
         ConfigError: with the value and what would run.
     """
     check_trainable(config.environment)
-    if not config.is_plain_ppo:
-        raise ConfigError(
-            f"com = {config.com!r} cannot be trained yet, because PPO-EWMA is not part "
-            'of this version; "reset" is plain PPO'
-        )
     if config.updates > MAX_COUNT:
         raise ConfigError(
             f"budget = {config.budget} is {config.updates} updates of "

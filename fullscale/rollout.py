@@ -43,9 +43,11 @@ class _Collected(NamedTuple):
     reward: Float[Array, "block env"]
     terminated: Bool[Array, "block env"]
     truncated: Bool[Array, "block env"]
+    bad_reward: Bool[Array, "block env"]
+    bad_observation: Bool[Array, "block env"]
 
 
-def rollout(
+def rollout(  # noqa: PLR0913
     environment: Environment,
     agent: Agent,
     parameters: Any,
@@ -53,6 +55,8 @@ def rollout(
     key: Key[Array, ""],
     blocks: Int[Array, " block"],
     length: int,
+    *,
+    mask_nonfinite: bool = False,
 ) -> tuple[Worlds, Trajectory, Episodes]:
     """Act for `length` steps; finished episodes start anew at once.
 
@@ -64,6 +68,8 @@ def rollout(
         key: consumed; folded with the step and the global block.
         blocks: global indices of this device's blocks.
         length: T.
+        mask_nonfinite: end an episode at a reward or observation that is not finite,
+            as a terminal step of reward 0; otherwise it is only marked.
 
     Returns:
         The environments afterwards, the trajectory [time, block, env, …], and this
@@ -72,7 +78,9 @@ def rollout(
 
     def body(worlds: Worlds, time: Array) -> tuple[Worlds, tuple[_Collected, Episodes]]:
         block_keys = keys.per_block(jax.random.fold_in(key, time), blocks)
-        return _step(environment, agent, parameters, worlds, block_keys)
+        return _step(
+            environment, agent, parameters, worlds, block_keys, mask=mask_nonfinite
+        )
 
     worlds, (steps, episodes) = jax.lax.scan(body, worlds, jnp.arange(length))
     value = agent.value(parameters["value"], steps.observation)
@@ -86,6 +94,8 @@ def _step(
     parameters: Any,
     worlds: Worlds,
     block_keys: Key[Array, " block"],
+    *,
+    mask: bool,
 ) -> tuple[Worlds, tuple[_Collected, Episodes]]:
     act_keys, step_keys, reset_keys = jnp.moveaxis(
         jax.vmap(lambda k: jax.random.split(k, 3))(block_keys), 1, 0
@@ -93,6 +103,10 @@ def _step(
     policy = agent.policy(parameters["policy"], worlds.observation)
     action = jax.vmap(distributions.sample)(act_keys, policy)
     out = jax.vmap(environment.step)(step_keys, worlds.state, action)
+    bad_reward = ~jnp.isfinite(out.reward)
+    bad_observation = ~jnp.isfinite(out.observation).all(-1)
+    if mask:
+        out = _end_where(bad_reward | bad_observation, out)
     collected = _Collected(
         observation=worlds.observation,
         action=action,
@@ -101,9 +115,21 @@ def _step(
         reward=out.reward,
         terminated=out.terminated,
         truncated=out.truncated,
+        bad_reward=bad_reward,
+        bad_observation=bad_observation,
     )
     worlds, episodes = _advance(environment, worlds, out, reset_keys)
     return worlds, (collected, episodes)
+
+
+def _end_where(bad: Bool[Array, "block env"], out: Step) -> Step:
+    """The same step, terminal and without reward where it is bad."""
+    return out._replace(
+        observation=jnp.where(bad[..., None], 0.0, out.observation),
+        reward=jnp.where(bad, 0.0, out.reward),
+        terminated=out.terminated | bad,
+        truncated=out.truncated & ~bad,
+    )
 
 
 def _value_where_truncated(agent: Agent, parameters: Any, out: Step) -> Array:

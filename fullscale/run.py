@@ -7,6 +7,7 @@ holds more than two chunks of metrics, whatever the length of the run.
 import dataclasses
 import functools
 import importlib.metadata
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fullscale import keys, mesh
-from fullscale.config import RunConfig
+from fullscale import keys, mesh, schedule
+from fullscale.config import CONSTANT, RunConfig
+from fullscale.config.checks import SCHEDULED
 from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment
 from fullscale.evaluate import evaluate
+from fullscale.instruments import DECADES
 from fullscale.network import Agent, make_agent
-from fullscale.state import make_rates
 from fullscale.storage import RunWriter
 from fullscale.summary import write_parameters, write_summary
 
@@ -106,6 +108,16 @@ class Program(NamedTuple):
     chunk: Callable[..., Any]
 
 
+_TRACED: dict[str, Any] = {
+    "learning_rate": 1.0, "clip_epsilon": 1.0, "kl_coefficient": 1.0,
+    "max_importance_ratio": 1.0, "outer_learning_rate": 1.0, "value_coefficient": 1.0,
+    "discount": 1.0, "gae_lambda": 1.0, "schedule": "linear", "seed": 0,
+    "final_learning_rate": CONSTANT, "final_clip_epsilon": CONSTANT,
+    "final_outer_learning_rate": CONSTANT, "final_com": CONSTANT,
+    "evaluation_episodes": 1, "prediction": "",
+}  # fmt: skip
+
+
 def sizes_of(config: RunConfig) -> RunConfig:
     """The same configuration with everything that is not compiled in set alike.
 
@@ -114,16 +126,12 @@ def sizes_of(config: RunConfig) -> RunConfig:
     """
     return dataclasses.replace(
         config,
-        learning_rate=1.0,
-        clip_epsilon=0.0,
-        outer_learning_rate=1.0,
-        value_coefficient=1.0,
-        discount=1.0,
-        gae_lambda=1.0,
+        **_TRACED,
+        com=config.com if config.is_plain_ppo else 1.0,
+        outer_momentum=0.5 if config.outer_momentum else 0.0,
+        target_kl=1.0 if config.target_kl < math.inf else math.inf,
+        value_clip=1.0 if config.value_clip < math.inf else math.inf,
         budget=config.samples_per_update,
-        seed=0,
-        evaluation_episodes=1,
-        prediction="",
     )
 
 
@@ -153,14 +161,26 @@ def code_version() -> str:
         return "unknown"
 
 
+def chunk_length(config: RunConfig, done: int) -> int:
+    """Updates to dispatch at once after `done`; a metered update goes alone.
+
+    So the clock of its chunk, beside that of the chunks before, shows its cost.
+    """
+    left = config.updates - done
+    if not config.meter_interval:
+        return min(CHUNK, left)
+    plain = config.meter_interval - 1 - done % config.meter_interval
+    return min(CHUNK, left, plain or 1)
+
+
 def _loop(
     config: RunConfig, chunk: Callable, state: Any, writer: RunWriter, report: Report
 ) -> Any:
-    rates = make_rates(config)
     done, pending = 0, None
     clock = time.perf_counter()
     while done < config.updates:
-        count = min(CHUNK, config.updates - done)
+        count = chunk_length(config, done)
+        rates = schedule.rates(config, range(done, done + CHUNK))
         state, metrics = chunk(state, rates, jnp.int32(count))
         if pending is not None:
             clock = _record(config, writer, report, *pending, clock)
@@ -182,6 +202,15 @@ def _record(
 ) -> float:
     """Write one chunk's rows; returns the time at which they were ready."""
     host = {name: np.asarray(values)[:count] for name, values in metrics.items()}
+    decades = {f"kl_to_update_{10**i}" for i in range(DECADES)}
+    known = {f"kl_to_update_{10**i}" for i in range(len(str(config.updates)))}
+    for name in decades - known:
+        host.pop(name, None)
+    knobs = {
+        name: schedule.values(config, name, range(first, first + count))
+        for name in SCHEDULED
+        if name == "learning_rate" or getattr(config, f"final_{name}") != CONSTANT
+    }
     now = time.perf_counter()
     rate = count * config.samples_per_update * config.num_seeds / (now - clock)
     row: dict = {}
@@ -192,26 +221,50 @@ def _record(
             "transitions": update * config.samples_per_update,
             "simulator_transitions": update * config.samples_per_update,
             "gradient_steps": update * config.update_epochs * config.num_minibatches,
-            "learning_rate": config.learning_rate,
+            **{name: float(column[i]) for name, column in knobs.items()},
             "transitions_per_second": rate,
             **{name: values[i] for name, values in host.items()},
         }
         with np.errstate(divide="ignore"):
             row["ddr"] = config.samples_per_update / row["outer_kl"]
         writer.append(row)
-        _check_finite(row)
+        _check_finite(config, row)
     report(row)
     return now
 
 
-MUST_BE_FINITE = ("outer_kl", "policy_loss", "value_loss", "grad_norm")
+COUNTED = ("nonfinite_rewards", "nonfinite_observations", "nonfinite_gradients")
+MUST_BE_FINITE = ("policy_loss", "value_loss", "grad_norm", "outer_kl")
 
 
-def _check_finite(row: dict) -> None:
-    for name in MUST_BE_FINITE:
+def _check_finite(config: RunConfig, row: dict) -> None:
+    """Stop at the first number that is not finite, by name, update and environment.
+
+    Masked rewards, observations and gradients were counted and go on; parameters that
+    are not finite end a run in any case.
+    """
+    if config.nonfinite == "stop":
+        for name in COUNTED:
+            bad = np.flatnonzero(np.asarray(row.get(name, 0)) > 0)
+            if bad.size:
+                where = _environment(row, name, bad[0])
+                raise Diverged(
+                    f"{name} = {row[name][bad[0]]:.0f} at update {row['updates']} "
+                    f"({row['transitions']} transitions) for seed number {bad[0]}"
+                    f'{where}; nonfinite = "mask" would end such episodes, skip such '
+                    "gradient steps, and go on counting"
+                )
+    masked = config.nonfinite == "mask"
+    for name in ("outer_kl",) if masked else MUST_BE_FINITE:
         bad = np.flatnonzero(~np.isfinite(row[name]))
         if bad.size:
             raise Diverged(
                 f"{name} is not finite at update {row['updates']} "
                 f"({row['transitions']} transitions) for seed number {bad[0]}"
             )
+
+
+def _environment(row: dict, name: str, seed: int) -> str:
+    if name == "nonfinite_gradients":
+        return ""
+    return f", first in environment {row['nonfinite_environment'][seed]:.0f}"

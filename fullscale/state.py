@@ -6,35 +6,57 @@ block), `batch` (transitions of a minibatch), `obs`, `action`.
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
-
-from fullscale.config import RunConfig
 
 
 class Rates(NamedTuple):
     """The knobs that are traced: changing one never recompiles."""
 
-    learning_rate: Float[Array, ""]
-    clip_epsilon: Float[Array, ""]
-    outer_learning_rate: Float[Array, ""]
-    entropy_coefficient: Float[Array, ""]
-    value_coefficient: Float[Array, ""]
-    discount: Float[Array, ""]
-    gae_lambda: Float[Array, ""]
+    learning_rate: Float[Array, "*update"]
+    clip_epsilon: Float[Array, "*update"]
+    kl_coefficient: Float[Array, "*update"]
+    target_kl: Float[Array, "*update"]
+    ewma_decay: Float[Array, "*update"]
+    max_importance_ratio: Float[Array, "*update"]
+    outer_learning_rate: Float[Array, "*update"]
+    outer_momentum: Float[Array, "*update"]
+    entropy_coefficient: Float[Array, "*update"]
+    value_coefficient: Float[Array, "*update"]
+    value_clip: Float[Array, "*update"]
+    discount: Float[Array, "*update"]
+    gae_lambda: Float[Array, "*update"]
 
 
-def make_rates(config: RunConfig) -> Rates:
-    """The configured rates as scalars of the default float type."""
-    dtype = jnp.result_type(float)
-    return Rates(*(jnp.asarray(getattr(config, k), dtype) for k in Rates._fields))
+class Anchor(NamedTuple):
+    """The proximal policy of PPO-EWMA, an average of past policies.
+
+    Attributes:
+        vector: its parameters, raveled like the policy's.
+        weight: W, the sum of the average's weights 1 + β + β² + …; exactly 1 means
+            that the anchor is the current policy.
+        age: mean age of what it averages, in gradient steps.
+    """
+
+    vector: Float[Array, " policy_parameter"]
+    weight: Float[Array, ""]
+    age: Float[Array, ""]
 
 
 class Learner(NamedTuple):
-    """Parameters {"policy", "value"}, and the optimiser's state over their ravel."""
+    """What learning changes.
+
+    Attributes:
+        parameters: {"policy", "value"} of the networks.
+        optimiser: its state over the ravel of the parameters.
+        anchor: the proximal policy; None if it is reset at each update (plain PPO).
+        velocity: of the outer step, over the policy's parameters and the anchor's;
+            None without outer momentum.
+    """
 
     parameters: Any
     optimiser: Any
+    anchor: Anchor | None
+    velocity: Any
 
 
 class Worlds(NamedTuple):
@@ -61,12 +83,15 @@ class TrainState(NamedTuple):
         worlds: environments.
         key: the seed's base key; streams are folded from it, it never changes.
         update: updates done.
+        frozen: policies after update 1, 10, 100, … (raveled), to measure how far the
+            run has come since; zeros before; None if nothing is ever measured.
     """
 
     learner: Learner
     worlds: Worlds
     key: Key[Array, ""]
     update: Int[Array, ""]
+    frozen: Float[Array, "decade policy_parameter"] | None
 
 
 class Trajectory(NamedTuple):
@@ -82,6 +107,8 @@ class Trajectory(NamedTuple):
         reward: reward of the transition.
         terminated: nothing follows.
         truncated: cut by the time limit.
+        bad_reward: the environment's reward was not finite.
+        bad_observation: the environment's next observation was not finite.
     """
 
     observation: Float[Array, "time block env obs"]
@@ -92,6 +119,8 @@ class Trajectory(NamedTuple):
     reward: Float[Array, "time block env"]
     terminated: Bool[Array, "time block env"]
     truncated: Bool[Array, "time block env"]
+    bad_reward: Bool[Array, "time block env"]
+    bad_observation: Bool[Array, "time block env"]
 
 
 class Episodes(NamedTuple):
@@ -109,20 +138,40 @@ class Episodes(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions as the loss sees them; leading axes [...] = any batch."""
+    """Transitions as the loss sees them; leading axes [...] = any batch.
+
+    Attributes:
+        observation: before the action.
+        action: as sampled.
+        log_prob: log-density of the action under the behaviour policy.
+        advantage: in units of return, or standardised.
+        target: what the critic should have said.
+        value: what it said; None where the value loss is not clipped.
+    """
 
     observation: Float[Array, "*batch obs"]
     action: Array
     log_prob: Float[Array, "*batch"]
     advantage: Float[Array, "*batch"]
     target: Float[Array, "*batch"]
+    value: Float[Array, "*batch"] | None
 
 
 class LossInfo(NamedTuple):
-    """What a gradient step reports; means over its minibatch."""
+    """What a gradient step reports; means over its minibatch.
 
-    policy_loss: Float[Array, ""]
-    value_loss: Float[Array, ""]
-    entropy: Float[Array, ""]
-    clip_fraction: Float[Array, ""]
-    approx_kl: Float[Array, ""]
+    Attributes:
+        policy_loss: minus the surrogate objective.
+        value_loss: half the mean squared error of the critic.
+        entropy: of the policy, in nats.
+        clip_fraction: share of ratios to the anchor outside [1 − ε, 1 + ε].
+        approx_kl: estimate r − 1 − log r of KL(behaviour ‖ policy), never negative.
+        importance_cap_fraction: share of anchor/behaviour ratios at their cap.
+    """
+
+    policy_loss: Float[Array, "..."]
+    value_loss: Float[Array, "..."]
+    entropy: Float[Array, "..."]
+    clip_fraction: Float[Array, "..."]
+    approx_kl: Float[Array, "..."]
+    importance_cap_fraction: Float[Array, "..."]

@@ -12,7 +12,7 @@ from fullscale.config import ConfigError, RunConfig
 from fullscale.iteration import iteration, start
 from fullscale.loss import DEVICE
 from fullscale.measure import outer_kl
-from fullscale.state import Worlds
+from fullscale.state import Learner, Worlds
 from fullscale.update import outer_step
 from tests.support.trainer import (
     SMALL_BANDIT,
@@ -62,11 +62,17 @@ def test_sigma_leaves_critic_and_optimiser_at_their_inner_values() -> None:
 
 
 def test_the_outer_step_is_the_formula() -> None:
-    before, after = {"w": jnp.asarray([1.0, 2.0])}, {"w": jnp.asarray([3.0, -2.0])}
-    got = outer_step(before, after, jnp.float32(0.25))
-    np.testing.assert_array_equal(got["w"], [1.5, 1.0])
-    whole = outer_step(before, after, jnp.float32(1.0))
-    np.testing.assert_array_equal(whole["w"], after["w"])
+    one = setup(SMALL_LQR)
+
+    def at(*values: float) -> Learner:
+        policy = {"w": jnp.asarray(values)}
+        return Learner({"policy": policy, "value": ()}, None, None, None)
+
+    for sigma, expected in ((0.25, [1.5, 1.0]), (1.0, [3.0, -2.0])):
+        rates = one.rates(outer_learning_rate=sigma)
+        rates = jax.tree.map(lambda column: column[0], rates)
+        got = outer_step(SMALL_LQR, at(1.0, 2.0), at(3.0, -2.0), rates)
+        np.testing.assert_array_equal(got.parameters["policy"]["w"], expected)
 
 
 @pytest.mark.parametrize("config", ALL, ids=names)
@@ -212,7 +218,9 @@ def test_jitted_equals_unjitted() -> None:
     spec = jax.sharding.PartitionSpec()
 
     def update(key: jax.Array) -> object:
-        state, _ = iteration(*parts, start(*parts, key, blocks), one.rates(), blocks)
+        rates = jax.tree.map(lambda column: column[0], one.rates())
+        begun = start(*parts, key, blocks)
+        state, _ = iteration(*parts, begun, rates, blocks, jnp.int32(0))
         return state.learner.parameters
 
     grid = mesh.make_mesh(1)
@@ -243,7 +251,11 @@ def test_metrics_of_an_update_are_what_is_promised() -> None:
     assert set(metrics) == {
         "outer_kl", "policy_loss", "value_loss", "entropy", "clip_fraction",
         "approx_kl", "grad_norm", "explained_variance", "episode_return",
-        "episode_length", "exact_return",
+        "episode_length", "exact_return", "anchor_age", "skipped_gradient_steps",
+        "nonfinite_gradients", "nonfinite_rewards", "nonfinite_observations",
+        "nonfinite_environment", "outer_noise_kl", "outer_signal_kl", "noise_scale",
+        "noise_trace", "gradient_square",
+        *(f"kl_to_update_{10**decade}" for decade in range(10)),
     }  # fmt: skip
     assert metrics["clip_fraction"][0, 0] >= 0
     assert metrics["approx_kl"][0, 0] >= 0

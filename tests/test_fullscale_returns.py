@@ -7,7 +7,8 @@ from hypothesis.extra import numpy as hnp
 
 from fullscale import returns
 from fullscale.presets import preset
-from fullscale.state import Rates, make_rates
+from fullscale.schedule import rates
+from fullscale.state import Rates
 
 TIME, ENVS = 7, 3
 advantages = jax.jit(returns.advantages)  # traced once for all examples
@@ -18,9 +19,8 @@ unit = st.floats(0, 1, width=32)
 
 
 def rates_of(discount: float, gae_lambda: float) -> Rates:
-    return make_rates(
-        preset("reacher", 10**6, discount=discount, gae_lambda=gae_lambda)
-    )
+    config = preset("reacher", 10**6, discount=discount, gae_lambda=gae_lambda)
+    return jax.tree.map(lambda column: column[0], rates(config, [0]))
 
 
 def loop(  # the slow obvious twin, float64, one environment at a time

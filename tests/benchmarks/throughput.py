@@ -84,12 +84,12 @@ def programs(
     from fullscale import keys, mesh
     from fullscale.environments import make_environment
     from fullscale.network import make_agent
-    from fullscale.state import make_rates
+    from fullscale.schedule import rates as scheduled
 
     environment = make_environment(config)
     agent = make_agent(config, environment)
     grid = mesh.make_mesh(devices)
-    rates, count = make_rates(config), jnp.int32(updates)
+    rates, count = scheduled(config, range(updates)), jnp.int32(updates)
     chunk = mesh.compile_chunk(config, environment, agent, grid, updates)
     held = {
         "state": mesh.compile_start(config, environment, agent, grid)(
@@ -134,7 +134,7 @@ def _learner(config: RunConfig, agent: Any, environment: Any, grid: Any) -> Any:
         action = distributions.sample(key, policy)
         noise = jax.random.normal(key, (rows,))
         log_prob = distributions.log_prob(policy, action)
-        batch = Batch(observation, action, log_prob, noise, noise)
+        batch = Batch(observation, action, log_prob, noise, noise, None)
 
         def body(index: Any, carry: Any) -> Any:
             order = jax.random.fold_in(jax.random.key(1), index)

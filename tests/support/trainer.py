@@ -13,7 +13,8 @@ from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment
 from fullscale.network import Agent, make_agent
 from fullscale.presets import preset
-from fullscale.state import Rates, TrainState, make_rates
+from fullscale.schedule import rates as scheduled
+from fullscale.state import Rates, TrainState
 
 SMALL_LQR = preset(
     "lqr", 2_048, num_envs=16, rollout_length=8, minibatch_size=64, update_epochs=2
@@ -33,16 +34,17 @@ class Setup(NamedTuple):
     agent: Agent
     start: Any
     chunk: Any
+    capacity: int
 
     def fresh(self, seed: int = 0, number: int = 1) -> TrainState:
         """States of so many seeds before their first update."""
         return self.start(keys.base_keys(seed, number))
 
     def rates(self, **changes: float) -> Rates:
-        """The configured rates with some changed."""
-        rates = make_rates(self.config)
-        dtype = rates.learning_rate.dtype
-        return rates._replace(**{k: jnp.asarray(v, dtype) for k, v in changes.items()})
+        """The rates of the first updates, with some changed."""
+        rates = scheduled(self.config, range(self.capacity))
+        changed = {k: jnp.full_like(rates.learning_rate, v) for k, v in changes.items()}
+        return rates._replace(**changed)
 
     def run(self, state: TrainState, rates: Rates, updates: int) -> tuple:
         """So many updates; the given state stays usable."""
@@ -62,6 +64,7 @@ def setup(config: RunConfig, devices: int = 1, capacity: int = 4) -> Setup:
         agent,
         mesh.compile_start(config, environment, agent, grid),
         mesh.compile_chunk(config, environment, agent, grid, capacity),
+        capacity,
     )
 
 
