@@ -2,12 +2,15 @@
 
 `run.nc` takes its attrs from here and TensorBoard its descriptions; docs/metrics.md
 says more about each (formula, over what it is averaged, when it is null), and a test
-keeps the three and what runs really log together. Standard library only.
+keeps the three and what runs really log together. Nothing heavier than numpy.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 DECADES = 10  # updates fit into 31 bits
 
@@ -115,3 +118,43 @@ def attributes(name: str) -> dict[str, str]:
     if metric is None:
         return {}
     return {"units": metric.unit, "long_name": metric.meaning}
+
+
+# Metrics that are ratios: their averages are ratios of averages.
+RATIOS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"noise_scale": ("noise_trace", "gradient_square")}
+)
+
+
+def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """One number per metric of some log rows: the mean over updates and seeds.
+
+    Counts of the progress so far (Python integers) are the last row's. DDR is a ratio
+    of sums (the harmonic mean), and so is B_simple. What is not finite or null does not
+    count; metrics of which nothing is left are left out.
+
+    Args:
+        rows: name → number, or a list or array of them, one per seed.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    means = {n: _mean(n, [row[n] for row in rows if n in row]) for n in names}
+    for name, (above, below) in RATIOS.items():
+        if means.get(below):
+            means[name] = means.get(above, math.nan) / means[below]
+    return {name: float(x) for name, x in means.items() if math.isfinite(x)}
+
+
+def _mean(name: str, values: Sequence[Any]) -> float:
+    if isinstance(values[-1], int):
+        return values[-1]
+    numbers = np.concatenate([np.ravel(np.asarray(v, dtype=float)) for v in values])
+    if name == "ddr":  # infinite where the policy did not move
+        with np.errstate(divide="ignore"):
+            return _finite_mean(1.0 / np.atleast_1d(_finite_mean(1.0 / numbers)))
+    return _finite_mean(numbers)
+
+
+def _finite_mean(numbers: np.ndarray) -> float:
+    """Mean of the finite ones; NaN if there is none."""
+    finite = numbers[np.isfinite(numbers)]
+    return finite.mean() if finite.size else math.nan

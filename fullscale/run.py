@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fullscale import keys, mesh, schedule
+from fullscale import keys, mesh, schedule, sinks
 from fullscale.config import CONSTANT, RunConfig
 from fullscale.config.checks import SCHEDULED
 from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment
-from fullscale.evaluate import evaluate
 from fullscale.instruments import DECADES
 from fullscale.network import Agent, make_agent
+from fullscale.score import anchor_policy, evaluate
 from fullscale.storage import RunWriter
 from fullscale.summary import write_parameters, write_summary
 
@@ -46,6 +46,7 @@ def train(
     folder: Path,
     devices: int | None = None,
     report: Report | None = None,
+    wandb: str = "",
 ) -> dict[str, list[float]]:
     """Train as configured and leave a run folder behind.
 
@@ -54,6 +55,7 @@ def train(
         folder: a folder that holds no run yet.
         devices: how many to use; by default the most that fit.
         report: called with the last log row after every chunk.
+        wandb: project to log to as well; empty for none.
 
     Returns:
         The final evaluation: name → value per seed.
@@ -66,7 +68,7 @@ def train(
         OSError: the disk is full; what was written before is intact.
     """
     try:
-        return _train(config, folder, devices, report or _silent)
+        return _train(config, folder, devices, report or _silent, wandb)
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
             raise OutOfMemory(
@@ -79,18 +81,24 @@ def train(
 
 
 def _train(
-    config: RunConfig, folder: Path, devices: int | None, report: Report
+    config: RunConfig, folder: Path, devices: int | None, report: Report, wandb: str
 ) -> dict[str, list[float]]:
     program = compile_program(sizes_of(config), mesh.choose_devices(config, devices))
-    writer = RunWriter(folder, config, code_version())
+    log = RunWriter(folder, config, code_version())
+    writer = sinks.attach(log, folder, config, wandb=wandb)
     try:
         state = program.start(keys.base_keys(config.seed, config.num_seeds))
         state = _loop(config, program.chunk, state, writer, report)
-        parameters = state.learner.parameters
-        write_parameters(folder, jax.device_get(parameters))
-        scores = evaluate(
-            config, program.environment, program.agent, parameters["policy"]
+        policy, anchor = (
+            state.learner.parameters["policy"],
+            anchor_policy(state.learner),
         )
+        averaged = {} if anchor is None else {"anchor": anchor}
+        write_parameters(
+            folder, jax.device_get({**state.learner.parameters, **averaged})
+        )
+        parts = (config, program.environment, program.agent)
+        scores = evaluate(*parts, policy, anchor)
         evaluation = {k: v.tolist() for k, v in scores.items()}
         writer.append({"evaluation": evaluation})
     finally:
@@ -174,7 +182,7 @@ def chunk_length(config: RunConfig, done: int) -> int:
 
 
 def _loop(
-    config: RunConfig, chunk: Callable, state: Any, writer: RunWriter, report: Report
+    config: RunConfig, chunk: Callable, state: Any, writer: sinks.Log, report: Report
 ) -> Any:
     done, pending = 0, None
     clock = time.perf_counter()
@@ -193,7 +201,7 @@ def _loop(
 
 def _record(
     config: RunConfig,
-    writer: RunWriter,
+    writer: sinks.Log,
     report: Report,
     metrics: dict,
     first: int,

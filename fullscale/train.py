@@ -12,6 +12,7 @@ from fullscale import config as config_module
 from fullscale.config import ConfigError, RunConfig
 from fullscale.presets import check_runnable
 from fullscale.progress import progress
+from fullscale.sinks import require_wandb
 from fullscale.storage import StorageError
 
 
@@ -25,6 +26,8 @@ class Arguments:
     """Run folder to create: config.toml, metrics.jsonl, run.nc, parameters."""
     devices: int | None = None
     """Devices to use; by default all that fit (CPU: cores that share the seeds)."""
+    wandb: str = ""
+    """Project of wandb to log to as well (needs the extra `wandb`); empty for none."""
     json: bool = False
     """Print one JSON object on stdout and nothing else."""
 
@@ -34,6 +37,8 @@ def main(arguments: Arguments) -> int:
     try:
         run = config_module.load(arguments.config)
         check_runnable(run)
+        if arguments.wandb:
+            require_wandb()
         return _train(arguments, run)
     except (ConfigError, StorageError) as error:
         return _fail(str(error), 2)
@@ -53,7 +58,9 @@ def _train(arguments: Arguments, run: RunConfig) -> int:
 
     with progress(run, quiet=arguments.json) as report:
         try:
-            evaluation = train(run, arguments.out, arguments.devices, report)
+            evaluation = train(
+                run, arguments.out, arguments.devices, report, arguments.wandb
+            )
         except Diverged as error:
             return _fail(str(error), 3)
         except OutOfMemory as error:

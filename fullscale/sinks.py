@@ -1,0 +1,226 @@
+"""Where a run's rows go besides `metrics.jsonl`: TensorBoard, and wandb if asked for.
+
+Both show each metric as one curve, its mean over seeds (see `metrics.averages`), over
+transitions. A long run is thinned to at most `POINTS` points, each the average of the
+updates since the one before, so nothing is left out and a run of many small updates is
+not slowed down; the log itself has every update and seed. Both libraries are imported
+when they are opened.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from fullscale.config import ConfigError, RunConfig
+from fullscale.metrics import METRICS, averages
+from fullscale.storage import METRICS as LOG
+from fullscale.storage import StorageError
+
+TENSORBOARD = "tensorboard"
+POINTS = 1_000  # about what TensorBoard keeps of a curve
+WANDB_EXTRA = "pip install 'ppo-outer-loop[wandb]'"
+
+
+class Writer(Protocol):
+    """What takes rows: the run's log, or this file's `Log` around it."""
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Take one row."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class Sink(Protocol):
+    """Where points of curves go."""
+
+    def point(self, transitions: int, values: Mapping[str, float]) -> None:
+        """Take one point of every curve."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class Log:
+    """The run's log with curves drawn alongside: use it in the place of the log."""
+
+    def __init__(self, writer: Writer, sinks: Sequence[Sink], stride: int) -> None:
+        """Pass rows on to `writer`, and one averaged point per `stride` to `sinks`."""
+        self.writer = writer
+        self._sinks = sinks
+        self._stride = stride
+        self._waiting: list[Mapping[str, Any]] = []
+        self._transitions = 0
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write a row; the log comes first, for it is the source of truth."""
+        self.writer.append(row)
+        if "evaluation" in row:
+            self._draw()
+            self._point(averages([row["evaluation"]]))
+        elif "updates" in row:
+            self._waiting.append(row)
+            if row["updates"] % self._stride == 0:
+                self._draw()
+
+    def close(self) -> None:
+        """Draw what waits, and close everything, the log first."""
+        self.writer.close()
+        self._draw()
+        for sink in self._sinks:
+            sink.close()
+
+    def _draw(self) -> None:
+        if self._waiting:
+            self._transitions = int(self._waiting[-1]["transitions"])
+            self._point(averages(self._waiting))
+            self._waiting = []
+
+    def _point(self, values: Mapping[str, float]) -> None:
+        for sink in self._sinks:
+            sink.point(self._transitions, values)
+
+
+def attach(
+    writer: Writer, folder: Path, config: RunConfig, *, done: int = 0, wandb: str = ""
+) -> Log:
+    """The log with TensorBoard, and wandb if a project is named.
+
+    Args:
+        writer: the run's log, open.
+        folder: the run folder.
+        config: how long the run is.
+        done: updates that an earlier process did; curves go on after them.
+        wandb: the project's name; empty for none.
+
+    Raises:
+        ConfigError: wandb is asked for and not installed.
+        StorageError: wandb refuses the run.
+        OSError: the folder cannot be written.
+    """
+    transitions = done * config.samples_per_update
+    sinks: list[Sink] = [TensorBoard(folder, transitions)]
+    if wandb:
+        sinks.append(Wandb(folder, config, wandb))
+    log = Log(writer, sinks, max(1, math.ceil(config.updates / POINTS)))
+    log._transitions = transitions
+    return log
+
+
+class TensorBoard:
+    """Event files in the run folder's `tensorboard/`, written in this thread.
+
+    The x axis is an int64, so transitions are exact. A resumed run writes a file of its
+    own, which starts by voiding what an earlier one drew beyond its checkpoint.
+    """
+
+    def __init__(self, folder: Path, transitions: int = 0) -> None:
+        """Open a new event file for what follows after so many transitions."""
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        place = folder / TENSORBOARD
+        place.mkdir(parents=True, exist_ok=True)
+        # Files are read in the order of their names, which start with the second.
+        self._file = EventsWriter(str(place / "events"), f".{transitions:016d}")
+        self._described: set[str] = set()
+        if transitions:
+            start = SessionLog(status=SessionLog.START)
+            self._file.write_event(
+                Event(step=transitions + 1, wall_time=time.time(), session_log=start)
+            )
+        self._file.flush()
+
+    def point(self, transitions: int, values: Mapping[str, float]) -> None:
+        """Write one point of every curve; the first says what the metric is."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        summary = Summary(
+            value=[
+                Summary.Value(tag=name, simple_value=x, metadata=self._metadata(name))
+                for name, x in values.items()
+            ]
+        )
+        self._file.write_event(
+            Event(step=transitions, wall_time=time.time(), summary=summary)
+        )
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _metadata(self, name: str) -> Any:
+        from tensorboardX.proto.summary_pb2 import SummaryMetadata
+
+        metric = METRICS.get(name)
+        if name in self._described or metric is None:
+            return None
+        self._described.add(name)
+        return SummaryMetadata(summary_description=f"{metric.meaning} [{metric.unit}]")
+
+
+def require_wandb() -> Any:
+    """The module.
+
+    Raises:
+        ConfigError: it is not installed; the text names the extra.
+    """
+    try:
+        import wandb
+    except ImportError:
+        raise ConfigError(
+            f"--wandb needs the extra 'wandb', which is not installed: {WANDB_EXTRA}"
+        ) from None
+    return wandb
+
+
+class Wandb:
+    """A run of a wandb project; a resumed run goes on in the same one."""
+
+    def __init__(self, folder: Path, config: RunConfig, project: str) -> None:
+        """Start or go on, under an id from the run's own log.
+
+        Raises:
+            ConfigError: wandb is not installed.
+            StorageError: wandb refuses.
+        """
+        module = require_wandb()
+        values = {
+            key: value if value != math.inf else "inf"
+            for key, value in dataclasses.asdict(config).items()
+        }
+        try:
+            self._run = module.init(
+                project=project,
+                name=folder.resolve().name,
+                id=_identity(folder),
+                resume="allow",
+                dir=str(folder),
+                config=values,
+            )
+        except module.Error as error:
+            raise StorageError(f"--wandb {project!r}: {error}") from None
+        self._run.define_metric("*", step_metric="transitions")
+
+    def point(self, transitions: int, values: Mapping[str, float]) -> None:
+        """Log one point of every curve."""
+        self._run.log({**values, "transitions": transitions})
+
+    def close(self) -> None:
+        """Upload what is left."""
+        self._run.finish()
+
+
+def _identity(folder: Path) -> str:
+    """What stays the same over all processes of a run: its start and configuration."""
+    with (folder / LOG).open("rb") as file:
+        head = json.loads(file.readline())
+    text = f"{head['started']} {head['config_hash']}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
