@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fullscale.config import ConfigError, RunConfig
 from fullscale.metrics import METRICS, averages
@@ -26,6 +26,7 @@ POINTS = 1_000  # about what TensorBoard keeps of a curve
 WANDB_EXTRA = "pip install 'ppo-outer-loop[wandb]'"
 
 
+@runtime_checkable
 class Writer(Protocol):
     """What takes rows: the run's log, or this file's `Log` around it."""
 
@@ -36,6 +37,7 @@ class Writer(Protocol):
         """Write what is left."""
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Where points of curves go."""
 
