@@ -144,7 +144,7 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: float(x) for name, x in means.items() if math.isfinite(x)}
 
 
-def _mean(name: str, values: Sequence[Any]) -> float:
+def _mean(name: str, values: Sequence[Any]) -> float | int:
     if isinstance(values[-1], int):
         return values[-1]
     numbers = np.concatenate([np.ravel(np.asarray(v, dtype=float)) for v in values])
