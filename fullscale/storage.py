@@ -1,18 +1,15 @@
 """The run folder: what a run writes, and how it is read back, also after a kill.
 
 `metrics.jsonl` is append-only and is the source of truth: line 0 says what the run is
-(format, version, start time, prediction hash), then one line per update with one number
-per seed, then one line with the final evaluation. A torn last line is what a killed
-process leaves; reading drops it and counts it. Every other file is written whole or
-not at all.
+(format, version, start time, prediction hash, and `parent` if it started from another
+run's checkpoint), then one line per update with one number per seed, then one line with
+the final evaluation. In between, a line `checkpoint` for each one written, and a line
+`resumed` where another process went on: the log was cut back to its checkpoint. A torn
+last line is what a killed process leaves; reading drops it and counts it. Every other
+file is written whole or not at all.
 """
 
 import dataclasses
-import datetime
-import json
-import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,13 +17,29 @@ import numpy as np
 
 from fullscale import config as config_module
 from fullscale.config import ConfigError, RunConfig
+from fullscale.files import (
+    CONFIG,
+    FORMAT,
+    METRICS,
+    SUMMARY,
+    VERSION,
+    StorageError,
+    write_atomically,
+)
+from fullscale.runlog import RunWriter, parse
 
-FORMAT, VERSION = "ppo-outer-loop/run", 1
-CONFIG, METRICS, SUMMARY = "config.toml", "metrics.jsonl", "run.nc"
-
-
-class StorageError(ValueError):
-    """A run folder that cannot be read or written; the text says which and why."""
+__all__ = [
+    "CONFIG",
+    "FORMAT",
+    "METRICS",
+    "SUMMARY",
+    "VERSION",
+    "RunRecord",
+    "RunWriter",
+    "StorageError",
+    "read",
+    "write_atomically",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +57,8 @@ class RunRecord:
         series: name → values [update] that all seeds share: exact counts, knobs as
             they were used, speed.
         torn_lines: lines dropped because a killed process left them half-written.
+        resumed: what the log says of each process that went on with the run.
+        parent: of which checkpoint it started, if it did; else empty.
     """
 
     config: RunConfig
@@ -54,11 +69,18 @@ class RunRecord:
     evaluation: Mapping[str, np.ndarray]
     torn_lines: int = 0
     series: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    resumed: Sequence[Mapping] = ()
+    parent: Mapping = dataclasses.field(default_factory=dict)
 
     @property
     def finished(self) -> bool:
         """Whether the final evaluation was written."""
         return bool(self.evaluation)
+
+    @property
+    def is_of_one_piece(self) -> bool:
+        """Whether it trained from nothing to its end as one configuration says."""
+        return not self.parent and not any(note["changes"] for note in self.resumed)
 
     @property
     def updates(self) -> int:
@@ -91,71 +113,6 @@ class RunRecord:
             return samples / np.where(measured, noise, 0.0).sum(axis=0)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all (temporary file, fsync, rename)."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The process's file mode mask (it can only be read by setting it)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-class RunWriter:
-    """Appends to the run folder's `metrics.jsonl`, one flushed line at a time."""
-
-    def __init__(self, folder: Path, config: RunConfig, code_version: str) -> None:
-        """Create the folder and its first two files.
-
-        Raises:
-            StorageError: the folder already holds a run, or cannot be written.
-        """
-        if (folder / METRICS).exists():
-            raise StorageError(
-                f"{str(folder)!r} already holds a run; give another --out"
-            )
-        head = {
-            "format": FORMAT,
-            "version": VERSION,
-            "started": datetime.datetime.now(datetime.UTC).isoformat(),
-            "code_version": code_version,
-            "prediction": config.prediction,
-            "config_hash": config.content_hash(),
-        }
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            text = config_module.dumps(config)
-            write_atomically(folder / CONFIG, text.encode())
-            self._file = (folder / METRICS).open("a", encoding="utf-8")
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {str(folder)!r}: {error.strerror}"
-            ) from None
-        self.append(head)
-
-    def append(self, row: Mapping[str, object]) -> None:
-        """Append one line; non-finite numbers become null. Flushed to the system."""
-        self._file.write(json.dumps(_finite(row), allow_nan=False) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Flush to the disk and close."""
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-
 def read(folder: Path) -> RunRecord:
     """Read a run folder, whether the run finished, goes on, or was killed.
 
@@ -179,9 +136,9 @@ def read(folder: Path) -> RunRecord:
             f"{str(folder / METRICS)!r} has format version {rows[0].get('version')!r};"
             f" this code reads version {VERSION}"
         )
-    if rows[0].get("config_hash") != config.content_hash():
+    if config.content_hash() not in _valid_hashes(rows):
         raise StorageError(
-            f"{str(folder / CONFIG)!r} is not the configuration the run started with"
+            f"{str(folder / CONFIG)!r} is not the configuration that its log names"
         )
     return _record(config, rows, torn)
 
@@ -189,15 +146,23 @@ def read(folder: Path) -> RunRecord:
 def _parse(folder: Path, lines: Sequence[bytes]) -> tuple[list[dict], int]:
     """Rows of a log; the text after the last newline is what a kill tore."""
     *whole, rest = lines
-    rows = []
-    for number, line in enumerate(whole):
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            raise StorageError(
-                f"{str(folder / METRICS)!r} is damaged at line {number + 1}"
-            ) from None
+    rows = [parse(line, folder, number) for number, line in enumerate(whole, start=1)]
     return rows, int(bool(rest))
+
+
+def _valid_hashes(rows: Sequence[dict]) -> set[str | None]:
+    """Hash of the configuration in force: the first line's, or that of a resume.
+
+    A resume with another configuration writes its line before `config.toml`; until an
+    update follows, the hash before it is right too.
+    """
+    valid = [rows[0].get("config_hash")]
+    for row in rows:
+        if "resumed" in row:
+            valid.append(row["resumed"]["config_hash"])
+        elif "updates" in row:
+            valid = valid[-1:]
+    return set(valid)
 
 
 def _record(config: RunConfig, rows: Sequence[dict], torn: int) -> RunRecord:
@@ -219,6 +184,8 @@ def _record(config: RunConfig, rows: Sequence[dict], torn: int) -> RunRecord:
             {k: np.array(v, dtype=float) for k, v in last[-1].items()} if last else {}
         ),
         torn_lines=torn,
+        resumed=tuple(row["resumed"] for row in rows if "resumed" in row),
+        parent=rows[0].get("parent", {}),
         series={
             k: _series([row.get(k) for row in steps])
             for k, per_seed in kinds.items()
@@ -231,16 +198,3 @@ def _series(values: Sequence[object]) -> np.ndarray:
     """Counts as exact int64; anything else as floats, NaN for null."""
     whole = all(isinstance(value, int) for value in values)
     return np.array(values, dtype=np.int64 if whole else float)
-
-
-def _finite(value: object) -> object:
-    """The same value with non-finite floats replaced by None, recursively."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_finite(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, np.integer):
-        return int(value)
-    return value
