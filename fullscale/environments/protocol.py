@@ -29,6 +29,13 @@ class Discrete:
     size: int
 
 
+@dataclasses.dataclass(frozen=True)
+class MultiDiscrete:
+    """Vectors of integers; component i is one of 0 … sizes[i]−1."""
+
+    sizes: tuple[int, ...]
+
+
 class Step(NamedTuple):
     """Outcome of one step of a batch of environments.
 
@@ -63,7 +70,7 @@ class Environment:
 
     name: str
     observation_size: int
-    action: Box | Discrete
+    action: Box | Discrete | MultiDiscrete
     horizon: int | None
     reset: Callable[..., tuple[Any, Array]]
     step: Callable[..., Step]
