@@ -7,10 +7,13 @@ not slowed down; the log itself has every update and seed. Both libraries are im
 when they are opened.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
+import os
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,10 +75,11 @@ class Log:
 
     def close(self) -> None:
         """Draw what waits, and close everything, the log first."""
-        self.writer.close()
-        self._draw()
-        for sink in self._sinks:
-            sink.close()
+        with contextlib.ExitStack() as stack:
+            for sink in self._sinks:
+                stack.callback(sink.close)
+            stack.callback(self._draw)
+            self.writer.close()
 
     def _draw(self) -> None:
         if self._waiting:
@@ -118,25 +122,25 @@ class TensorBoard:
     """Event files in the run folder's `tensorboard/`, written in this thread.
 
     The x axis is an int64, so transitions are exact. A resumed run writes a file of its
-    own, which starts by voiding what an earlier one drew beyond its checkpoint.
+    own, which starts by voiding what an earlier one drew beyond its checkpoint. The
+    records are framed here, because the library's own writer works in the background,
+    overwrites a file of the same second, and forces every write onto the disk.
     """
 
     def __init__(self, folder: Path, transitions: int = 0) -> None:
         """Open a new event file for what follows after so many transitions."""
-        from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import Event, SessionLog
 
         place = folder / TENSORBOARD
         place.mkdir(parents=True, exist_ok=True)
-        # Files are read in the order of their names, which start with the second.
-        self._file = EventsWriter(str(place / "events"), f".{transitions:016d}")
+        # Files are read in the order of their names.
+        name = f"events.out.tfevents.{time.time():.0f}.{transitions:020d}.{os.getpid()}"
+        self._file = (place / name).open("wb")
         self._described: set[str] = set()
+        self._write(Event(file_version="brain.Event:2"))
         if transitions:
             start = SessionLog(status=SessionLog.START)
-            self._file.write_event(
-                Event(step=transitions + 1, wall_time=time.time(), session_log=start)
-            )
-        self._file.flush()
+            self._write(Event(step=transitions + 1, session_log=start))
 
     def point(self, transitions: int, values: Mapping[str, float]) -> None:
         """Write one point of every curve; the first says what the metric is."""
@@ -149,14 +153,22 @@ class TensorBoard:
                 for name, x in values.items()
             ]
         )
-        self._file.write_event(
-            Event(step=transitions, wall_time=time.time(), summary=summary)
-        )
-        self._file.flush()
+        self._write(Event(step=transitions, summary=summary))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _write(self, event: Any) -> None:
+        """Append one TFRecord: length, its checksum, data, their checksum."""
+        from tensorboardX.record_writer import masked_crc32c
+
+        event.wall_time = time.time()
+        data = event.SerializeToString()
+        length = struct.pack("<Q", len(data))
+        sums = (struct.pack("<I", masked_crc32c(part)) for part in (length, data))
+        self._file.write(b"".join((length, next(sums), data, next(sums))))
+        self._file.flush()
 
     def _metadata(self, name: str) -> Any:
         from tensorboardX.proto.summary_pb2 import SummaryMetadata
