@@ -1,9 +1,12 @@
 """Action distributions as PyTrees: sample, log-density, entropy and exact KL.
 
 `Gaussian` has a diagonal covariance that may be shared by all states; `Categorical`
-is over integers. The last axis is the action's; all others are batch.
+is over integers, `MultiCategorical` over vectors of independent ones. The last axis of
+parameters and of vector actions is the action's; all others are batch.
 """
 
+import functools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -35,7 +38,24 @@ class Categorical(NamedTuple):
     logits: Float[Array, "*batch choices"]
 
 
-Distribution = Gaussian | Categorical
+class MultiCategorical(NamedTuple):
+    """Independent integers, component i from 0 … choices[i]−1.
+
+    The sizes are those of the arrays, so that nothing static has to travel.
+
+    Attributes:
+        logits: for each component, unnormalised log-probabilities [..., choices].
+    """
+
+    logits: tuple[Float[Array, "*batch choices"], ...]
+
+    @property
+    def components(self) -> tuple[Categorical, ...]:
+        """The distribution of each component."""
+        return tuple(Categorical(logits) for logits in self.logits)
+
+
+Distribution = Gaussian | Categorical | MultiCategorical
 
 
 def sample(key: PRNGKeyArray, distribution: Distribution) -> Array:
@@ -44,18 +64,25 @@ def sample(key: PRNGKeyArray, distribution: Distribution) -> Array:
         mean = distribution.mean
         noise = jax.random.normal(key, mean.shape, mean.dtype)
         return mean + jnp.exp(distribution.log_std) * noise
+    if isinstance(distribution, MultiCategorical):
+        parts = distribution.components
+        keys = jax.random.split(key, len(parts))
+        return jnp.stack([sample(k, p) for k, p in zip(keys, parts, strict=True)], -1)
     return jax.random.categorical(key, distribution.logits)
 
 
 def log_prob(
     distribution: Distribution,
-    action: Float[Array, "*batch action"] | Int[Array, "*batch"],
+    action: Float[Array, "*batch action"] | Int[Array, "..."],
 ) -> Float[Array, "*batch"]:
     """Log-density (log-probability) of the action, in nats."""
     if isinstance(distribution, Gaussian):
         scaled = (action - distribution.mean) * jnp.exp(-distribution.log_std)
         terms = -0.5 * jnp.square(scaled) - distribution.log_std - 0.5 * _LOG_TAU
         return terms.sum(-1)
+    if isinstance(distribution, MultiCategorical):
+        parts = enumerate(distribution.components)
+        return _total(log_prob(part, action[..., i]) for i, part in parts)
     log_p = jax.nn.log_softmax(distribution.logits)
     return jnp.take_along_axis(log_p, action[..., None], axis=-1)[..., 0]
 
@@ -64,6 +91,8 @@ def entropy(distribution: Distribution) -> Float[Array, "*batch"]:
     """Entropy in nats (differential for `Gaussian`)."""
     if isinstance(distribution, Gaussian):
         return (distribution.log_std + 0.5 * (1.0 + _LOG_TAU)).sum(-1)
+    if isinstance(distribution, MultiCategorical):
+        return _total(map(entropy, distribution.components))
     log_p = jax.nn.log_softmax(distribution.logits)
     return -(jnp.exp(log_p) * log_p).sum(-1)
 
@@ -78,4 +107,12 @@ def kl(first: Distribution, second: Distribution) -> Float[Array, "*batch"]:
     if isinstance(first, Categorical) and isinstance(second, Categorical):
         log_p, log_q = map(jax.nn.log_softmax, (first.logits, second.logits))
         return (jnp.exp(log_p) * (log_p - log_q)).sum(-1)
+    if isinstance(first, MultiCategorical) and isinstance(second, MultiCategorical):
+        pairs = zip(first.components, second.components, strict=True)
+        return _total(kl(*pair) for pair in pairs)
     raise TypeError(f"no KL between {type(first).__name__} and {type(second).__name__}")
+
+
+def _total(terms: Iterable[Array]) -> Array:
+    """Sum over independent components."""
+    return functools.reduce(jnp.add, terms)

@@ -1,12 +1,9 @@
-"""Policies and critics, and how they turn a batch of observations into numbers.
+"""Feed-forward policies and critics, and the choice between kinds of networks.
 
-Policy and critic are separate networks; `Agent` bundles their `apply` functions so
-that the rest of the trainer never sees flax.
+Policy and critic are separate networks; `Agent` bundles their functions so that the
+rest of the trainer never sees flax.
 """
 
-import dataclasses
-import math
-from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -14,114 +11,57 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from fullscale import recurrent
+from fullscale.agent import Agent, Carry, Parameters, seer
 from fullscale.config import RunConfig
-from fullscale.distributions import Categorical, Distribution, Gaussian
-from fullscale.environments.protocol import Box, Environment
+from fullscale.distributions import Distribution
+from fullscale.environments.protocol import Environment
+from fullscale.layers import PolicyHead, Product, Torso, product_of, value_head
+from fullscale.precision import full
 
-Parameters = dict  # {"policy": ..., "value": ...}: PyTrees of arrays
-
-
-class Torso(nn.Module):
-    """Fully connected tanh layers, orthogonal initialisation with gain √2."""
-
-    widths: tuple[int, ...]
-
-    @nn.compact
-    def __call__(self, x: Float[Array, "*batch obs"]) -> Float[Array, "*batch width"]:
-        """Features of a batch of observations."""
-        for width in self.widths:
-            init = nn.initializers.orthogonal(math.sqrt(2.0))
-            x = nn.tanh(nn.Dense(width, kernel_init=init, param_dtype=x.dtype)(x))
-        return x
-
-
-class GaussianHead(nn.Module):
-    """State-independent standard deviation, trained or fixed, around given means."""
-
-    initial_std: float
-    learn_std: bool
-
-    @nn.compact
-    def __call__(self, mean: Float[Array, "*batch action"]) -> Gaussian:
-        """Attach the standard deviation to the means."""
-        start = math.log(self.initial_std)
-        shape = mean.shape[-1:]
-        if self.learn_std:
-            init = nn.initializers.constant(start, mean.dtype)
-            log_std = self.param("log_std", init, shape)
-        else:
-            log_std = jnp.full(shape, start, mean.dtype)
-        log_std = jnp.broadcast_to(jnp.asarray(log_std, mean.dtype), mean.shape)
-        return Gaussian(mean=mean, log_std=log_std)
+__all__ = ["Agent", "Parameters", "make_agent"]
 
 
 class Policy(nn.Module):
     """Observation → action distribution; a linear map without bias if no widths."""
 
     widths: tuple[int, ...] | None
-    action_size: int
-    continuous: bool
-    initial_std: float
-    learn_std: bool
+    head: PolicyHead
+    product: Product = None
 
     @nn.compact
     def __call__(self, x: Float[Array, "*batch obs"]) -> Distribution:
         """Action distribution of a batch of observations."""
-        if self.widths is None:
-            init, bias = nn.initializers.zeros, False
-        else:
-            init, bias = nn.initializers.orthogonal(0.01), True
-            x = Torso(self.widths)(x)
-        out = nn.Dense(
-            self.action_size, use_bias=bias, kernel_init=init, param_dtype=x.dtype
-        )(x)
-        if not self.continuous:
-            return Categorical(logits=out)
-        return GaussianHead(self.initial_std, self.learn_std)(out)
+        if self.widths is not None:
+            x = Torso(self.widths, self.product)(x)
+        return self.head(x)
 
 
 class Critic(nn.Module):
     """Observation → value; quadratic in the observation if no widths."""
 
     widths: tuple[int, ...] | None
+    product: Product = None
 
     @nn.compact
     def __call__(self, x: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
         """Values of a batch of observations, in units of return."""
         if self.widths is None:
-            init, x = nn.initializers.zeros, _quadratic_features(x)
-        else:
-            init, x = nn.initializers.orthogonal(1.0), Torso(self.widths)(x)
-        return nn.Dense(1, kernel_init=init, param_dtype=x.dtype)(x)[..., 0]
-
-
-@dataclasses.dataclass(frozen=True)
-class Agent:
-    """The functions of a run's networks.
-
-    Attributes:
-        init: key → parameters {"policy", "value"}; consumes the key.
-        policy: (policy parameters, observations) → action distribution.
-        value: (value parameters, observations) → values.
-    """
-
-    init: Callable[[PRNGKeyArray], Parameters]
-    policy: Callable[..., Distribution]
-    value: Callable[..., Float[Array, "..."]]
+            return value_head(_quadratic_features(x), linear=True)
+        return value_head(Torso(self.widths, self.product)(x))
 
 
 def make_agent(config: RunConfig, environment: Environment) -> Agent:
     """Networks of the configured kind, sized for the environment."""
-    widths = config.hidden_sizes if config.network == "mlp" else None
-    continuous = isinstance(environment.action, Box)
-    policy = Policy(
-        widths,
-        environment.action.size,
-        continuous,
-        config.initial_std,
-        config.learn_std,
+    if config.network == "gru":
+        return recurrent.make_agent(config, environment)
+    linear = config.network == "linear"
+    widths = None if linear else config.hidden_sizes
+    product = product_of(config.compute_precision)
+    head = PolicyHead(
+        environment.action, config.initial_std, config.learn_std, linear=linear
     )
-    critic = Critic(widths)
+    policy, critic = Policy(widths, head, product), Critic(widths, product)
     example = jnp.zeros((1, environment.observation_size))
 
     def init(key: PRNGKeyArray) -> Parameters:
@@ -132,12 +72,20 @@ def make_agent(config: RunConfig, environment: Environment) -> Agent:
         }
 
     def act(params: Any, x: Array) -> Distribution:
-        return policy.apply({"params": params}, x)  # type: ignore[return-value]
+        return policy.apply({"params": params}, full(x))  # type: ignore[return-value]
 
     def judge(params: Any, x: Array) -> Array:
-        return critic.apply({"params": params}, x)  # type: ignore[return-value]
+        return critic.apply({"params": params}, full(x))  # type: ignore[return-value]
 
-    return Agent(init=init, policy=act, value=judge)
+    return Agent(
+        init=init,
+        policy=act,
+        value=judge,
+        see=seer(config.storage_precision),
+        carry=lambda shape: Carry((), ()),
+        act=lambda params, carry, x, start: (act(params, x), carry),
+        judge=lambda params, carry, x, start: (judge(params, x), carry),
+    )
 
 
 def _quadratic_features(x: Float[Array, "*batch obs"]) -> Float[Array, "*batch f"]:
