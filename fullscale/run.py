@@ -54,7 +54,7 @@ def train(
         config: the run.
         folder: a folder that holds no run yet.
         devices: how many to use; by default the most that fit.
-        report: called with the last log row after every chunk.
+        report: called with every log row.
         wandb: project to log to as well; empty for none.
 
     Returns:
@@ -237,7 +237,7 @@ def _record(
             row["ddr"] = config.samples_per_update / row["outer_kl"]
         writer.append(row)
         _check_finite(config, row)
-    report(row)
+        report(row)
     return now
 
 

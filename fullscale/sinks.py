@@ -22,22 +22,11 @@ from typing import Any, Protocol, runtime_checkable
 from fullscale.config import ConfigError, RunConfig
 from fullscale.metrics import METRICS, averages
 from fullscale.storage import METRICS as LOG
-from fullscale.storage import StorageError
+from fullscale.storage import RunWriter, StorageError
 
 TENSORBOARD = "tensorboard"
 POINTS = 1_000  # about what TensorBoard keeps of a curve
 WANDB_EXTRA = "pip install 'ppo-outer-loop[wandb]'"
-
-
-@runtime_checkable
-class Writer(Protocol):
-    """What takes rows: the run's log, or this file's `Log` around it."""
-
-    def append(self, row: Mapping[str, object]) -> None:
-        """Take one row."""
-
-    def close(self) -> None:
-        """Write what is left."""
 
 
 @runtime_checkable
@@ -54,13 +43,26 @@ class Sink(Protocol):
 class Log:
     """The run's log with curves drawn alongside: use it in the place of the log."""
 
-    def __init__(self, writer: Writer, sinks: Sequence[Sink], stride: int) -> None:
-        """Pass rows on to `writer`, and one averaged point per `stride` to `sinks`."""
+    def __init__(
+        self,
+        writer: RunWriter,
+        sinks: Sequence[Sink],
+        stride: int,
+        transitions: int = 0,
+    ) -> None:
+        """Pass rows on to `writer`, and one averaged point per `stride` to `sinks`.
+
+        Args:
+            writer: the run's log, open.
+            sinks: where curves are drawn.
+            stride: updates per point.
+            transitions: made by an earlier process.
+        """
         self.writer = writer
         self._sinks = sinks
         self._stride = stride
         self._waiting: list[Mapping[str, Any]] = []
-        self._transitions = 0
+        self._transitions = transitions
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row; the log comes first, for it is the source of truth."""
@@ -72,6 +74,10 @@ class Log:
             self._waiting.append(row)
             if row["updates"] % self._stride == 0:
                 self._draw()
+
+    def sync(self) -> None:
+        """Wait until the log so far is on the disk."""
+        self.writer.sync()
 
     def close(self) -> None:
         """Draw what waits, and close everything, the log first."""
@@ -93,7 +99,12 @@ class Log:
 
 
 def attach(
-    writer: Writer, folder: Path, config: RunConfig, *, done: int = 0, wandb: str = ""
+    writer: RunWriter,
+    folder: Path,
+    config: RunConfig,
+    *,
+    transitions: int = 0,
+    wandb: str = "",
 ) -> Log:
     """The log with TensorBoard, and wandb if a project is named.
 
@@ -101,7 +112,7 @@ def attach(
         writer: the run's log, open.
         folder: the run folder.
         config: how long the run is.
-        done: updates that an earlier process did; curves go on after them.
+        transitions: that an earlier process made; curves go on after them.
         wandb: the project's name; empty for none.
 
     Raises:
@@ -109,13 +120,11 @@ def attach(
         StorageError: wandb refuses the run.
         OSError: the folder cannot be written.
     """
-    transitions = done * config.samples_per_update
     sinks: list[Sink] = [TensorBoard(folder, transitions)]
     if wandb:
         sinks.append(Wandb(folder, config, wandb))
-    log = Log(writer, sinks, max(1, math.ceil(config.updates / POINTS)))
-    log._transitions = transitions
-    return log
+    stride = max(1, math.ceil(config.updates / POINTS))
+    return Log(writer, sinks, stride, transitions)
 
 
 class TensorBoard:
