@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bridge import prior
 from bridge.errors import UsageError
-from fullscale.presets import PRESETS
+from fullscale.presets import PRESETS, family
 from theory import calibration as calibration_module
 from theory.calibration import Calibration, CalibrationError
 
@@ -52,7 +52,7 @@ def find(name: str | None, calibration_file: str | None) -> Domain:
             calibration=None,
         )
     path = SHIPPED / f"{name}.json"
-    if name not in PRESETS:
+    if family(name) not in PRESETS:
         raise UsageError(_unknown(name))
     if not path.is_file():
         raise UsageError(
@@ -69,7 +69,7 @@ def _given(name: str | None, path: Path) -> Domain:
             f"--calibration {str(path)!r} is of the domain {calibration.domain!r}, not "
             f"{name!r}; leave --domain out or give a calibration of {name!r}"
         )
-    if calibration.domain not in PRESETS:
+    if family(calibration.domain) not in PRESETS:
         raise UsageError(_unknown(calibration.domain))
     return _of(calibration.domain, calibration)
 

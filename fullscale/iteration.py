@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, Key
 
-from fullscale import instruments, keys
+from fullscale import instruments, keys, stagger
 from fullscale.config import RunConfig
 from fullscale.environments.protocol import Environment
 from fullscale.measure import (
@@ -46,6 +46,7 @@ def start(
         keys.stream(key, keys.RESET, zero),
         blocks,
         config.num_envs // config.num_blocks,
+        stagger.elapsed(config, environment, blocks),
     )
     policy, _ = ravel_pytree(parameters["policy"])
     frozen = jnp.zeros((instruments.DECADES, policy.size), policy.dtype)

@@ -5,6 +5,7 @@ Standard library only, so that a prediction can write a configuration without JA
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -22,7 +23,22 @@ _LQR = {
     "max_grad_norm": float("inf"), "network": "linear", "initial_std": 0.3,
     "learn_std": False,
 }  # fmt: skip
+# Negative controls: their plateaus come from exploration and capacity, and no outer
+# step mends them. An episode of `bandit-sparse` is one rollout.
+_BANDIT_SPARSE = {
+    **_BANDIT, "num_envs": 64, "rollout_length": 8, "gae_lambda": 1.0,
+}  # fmt: skip
 _REACHER = {"num_envs": 128, "rollout_length": 32, "minibatch_size": 512}
+_SWIMMER = _REACHER
+_PENDULUM = {
+    "num_envs": 128, "rollout_length": 32, "minibatch_size": 512,
+    "learning_rate": 1e-3, "discount": 0.95,
+}  # fmt: skip
+_BRAX = {
+    "num_envs": 2048, "rollout_length": 20, "minibatch_size": 2048,
+    "update_epochs": 4, "learning_rate": 3e-4, "discount": 0.97,
+    "normalise_observations": True, "entropy_coefficient": 1e-3,
+}  # fmt: skip
 # The public Kinetix SFL settings (FLAIROx/Kinetix, configs/sfl.yaml).
 _KINETIX_SFL = {
     "num_envs": 2048, "rollout_length": 256, "minibatch_size": 16384,
@@ -30,16 +46,32 @@ _KINETIX_SFL = {
     "entropy_coefficient": 0.01, "max_grad_norm": 0.5,
 }  # fmt: skip
 
+ANY_BRAX = "brax/NAME"  # stands for every name that Brax knows
 PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "bandit": _BANDIT,
+        "bandit-sparse": _BANDIT_SPARSE,
+        "bandit-rank1": _BANDIT,
         "lqr": _LQR,
+        "lqr-sparse": _LQR,
+        "lqr-rank1": _LQR,
         "reacher": _REACHER,
+        "swimmer": _SWIMMER,
+        "pendulum": _PENDULUM,
+        ANY_BRAX: _BRAX,
         "kinetix-sfl-m": _KINETIX_SFL,
     }
 )
 
 NOT_YET_TRAINABLE = frozenset({"kinetix-sfl-m"})
+
+
+def family(environment: str) -> str:
+    """The key of `PRESETS` that an environment belongs to, if there is one.
+
+    Its own name, or "brax/NAME" for all of Brax, whose names only Brax knows.
+    """
+    return ANY_BRAX if re.fullmatch(r"brax/\w+", environment) else environment
 
 
 def check_trainable(environment: str) -> None:
@@ -54,7 +86,7 @@ def check_trainable(environment: str) -> None:
             f"environment {environment!r} cannot be trained yet, because Kinetix is "
             f"not part of this version; there are {trainable}"
         )
-    if environment not in PRESETS:
+    if family(environment) not in PRESETS:
         close = difflib.get_close_matches(environment, trainable, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ConfigError(
@@ -86,4 +118,4 @@ def preset(environment: str, budget: int, **changes: object) -> RunConfig:
     if environment not in NOT_YET_TRAINABLE:
         check_trainable(environment)
     values = {"environment": environment, "budget": budget}
-    return RunConfig(**{**values, **PRESETS[environment], **changes})  # type: ignore[arg-type]
+    return RunConfig(**{**values, **PRESETS[family(environment)], **changes})  # type: ignore[arg-type]

@@ -13,23 +13,39 @@ from fullscale.environments.protocol import Environment, Step
 from fullscale.network import Agent
 from fullscale.state import Episodes, Trajectory, Worlds
 
+# Length at the start of an episode that began late: negative to its end.
+NOT_WHOLE = -(2**31)
+
 
 def start_worlds(
     environment: Environment,
     key: Key[Array, ""],
     blocks: Int[Array, " block"],
     envs_per_block: int,
+    elapsed: Int[Array, "block env"] | None = None,
 ) -> Worlds:
-    """Freshly reset environments of the given global blocks; consumes `key`."""
+    """Freshly reset environments of the given global blocks; consumes `key`.
+
+    Args:
+        environment: what is reset.
+        key: consumed; folded with the global block.
+        blocks: global indices of this device's blocks.
+        envs_per_block: environments of each.
+        elapsed: transitions by which first episodes begin late (`fullscale.stagger`).
+    """
     state, observation = jax.vmap(environment.reset, (0, None))(
         keys.per_block(key, blocks), envs_per_block
     )
     zero = jnp.zeros(observation.shape[:2], observation.dtype)
+    length = jnp.zeros(zero.shape, jnp.int32)
+    if elapsed is not None and environment.elapse is not None:
+        state = jax.vmap(environment.elapse)(state, elapsed)
+        length = jnp.where(elapsed > 0, NOT_WHOLE, length)
     return Worlds(
         state=state,
         observation=observation,
         episode_return=zero,
-        episode_length=jnp.zeros(zero.shape, jnp.int32),
+        episode_length=length,
     )
 
 
@@ -147,14 +163,15 @@ def _advance(
     out: Step,
     reset_keys: Key[Array, " block"],
 ) -> tuple[Worlds, Episodes]:
-    """Count the step; put a fresh episode where one ended."""
+    """Count the step; put a fresh episode where one ended; sum up the whole ones."""
     done = out.terminated | out.truncated
     returns = worlds.episode_return + out.reward
     lengths = worlds.episode_length + 1
+    whole = done & (lengths > 0)
     episodes = Episodes(
-        number=done.sum(dtype=returns.dtype),
-        total_return=jnp.where(done, returns, 0.0).sum(),
-        total_length=jnp.where(done, lengths, 0).sum(dtype=returns.dtype),
+        number=whole.sum(dtype=returns.dtype),
+        total_return=jnp.where(whole, returns, 0.0).sum(),
+        total_length=jnp.where(whole, lengths, 0).sum(dtype=returns.dtype),
     )
     current = (out.state, out.observation)
 

@@ -66,7 +66,8 @@ class Worlds(NamedTuple):
         state: environment states, leading axes [block, env].
         observation: what the policy sees next.
         episode_return: undiscounted reward of the episode so far.
-        episode_length: transitions of the episode so far.
+        episode_length: transitions of the episode so far; negative to the end of one
+            that began late and is not whole.
     """
 
     state: Any
@@ -124,10 +125,10 @@ class Trajectory(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Sums over the episodes that ended in a rollout (sums, so devices can add them).
+    """Sums over whole episodes that ended in a rollout (sums: devices can add them).
 
     Attributes:
-        number: episodes that ended.
+        number: whole episodes that ended.
         total_return: sum of their undiscounted returns.
         total_length: sum of their lengths in transitions.
     """

@@ -65,6 +65,8 @@ class Environment:
         horizon: time limit in transitions; None if episodes are never truncated.
         reset: (key, number) → (states, observations); consumes the key.
         step: (key, states, actions) → Step; consumes the key.
+        elapse: (states, transitions [env]) → states whose episodes are that old
+            already, for the time limit only; needed where there is one.
         exact_return: policy parameters → exact J, where it is known; else None.
     """
 
@@ -74,4 +76,12 @@ class Environment:
     horizon: int | None
     reset: Callable[..., tuple[Any, Array]]
     step: Callable[..., Step]
+    elapse: Callable[[Any, Array], Any] | None = None
     exact_return: Callable[[Any], Array] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.horizon is None) != (self.elapse is None):
+            raise ValueError(
+                f"environment {self.name!r} has horizon = {self.horizon} and elapse = "
+                f"{self.elapse}; one needs the other"
+            )

@@ -1,0 +1,11 @@
+"""`pendulum`: gymnax's Pendulum-v1, time limit 200, never terminal."""
+
+from fullscale.config import RunConfig
+from fullscale.environments.gymnax import from_gymnax
+from fullscale.environments.protocol import Environment
+
+
+def make(config: RunConfig) -> Environment:
+    """The environment with gymnax's default parameters."""
+    del config
+    return from_gymnax("pendulum", "Pendulum-v1")
