@@ -14,9 +14,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from fullscale import distributions, keys
+from fullscale.agent import Agent
 from fullscale.config import ConfigError, RunConfig
 from fullscale.environments.protocol import Environment
-from fullscale.network import Agent
 from fullscale.state import Learner
 
 EVALUATION_SEED = 20_260_306  # any fixed number; not one that a run's seeds reach
@@ -125,13 +125,16 @@ def episode_returns(
     """
     state, observation = environment.reset(jax.random.fold_in(key, 0), number)
     zero = jnp.zeros(number, observation.dtype)
-    start = (state, observation, zero, jnp.ones(number, bool))
+    memory = agent.carry((number,)).policy
+    start = (state, observation, memory, zero, jnp.ones(number, bool))
     start = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), start)
 
     def body(carry: Any, time: Array) -> tuple[Any, None]:
-        state, observation, total, alive = carry
+        state, observation, memory, total, alive = carry
         act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
-        distribution = agent.policy(policy, observation)
+        begins = jnp.broadcast_to(time == 1, (number,))
+        seen = agent.see(observation)
+        distribution, memory = agent.act(policy, memory, seen, begins)
         action = distributions.sample(act_key, distribution)
         out = environment.step(step_key, state, action)
         total = total + jnp.where(alive, out.reward, 0.0)
@@ -139,8 +142,8 @@ def episode_returns(
         following = jax.tree.map(
             lambda new, old: new.astype(old.dtype), out.state, state
         )
-        return (following, out.observation, total, alive), None
+        return (following, out.observation, memory, total, alive), None
 
     times = jnp.arange(1, (environment.horizon or 0) + 1)
-    (_, _, total, _), _ = jax.lax.scan(body, start, times)
+    (*_, total, _), _ = jax.lax.scan(body, start, times)
     return total
