@@ -1,5 +1,5 @@
 """The user's mistakes, as one sentence each."""
 
+from fullscale.config.error import UsageError
 
-class UsageError(ValueError):
-    """A request that cannot be met; the text names the value and a right one."""
+__all__ = ["UsageError"]
