@@ -4,14 +4,15 @@ Actions are sampled; the seeds are fixed and the same for every run, so that two
 are compared on the same episodes. Evaluation is not counted in the budget.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from fullscale import distributions, keys
 from fullscale.agent import Agent
@@ -21,6 +22,7 @@ from fullscale.state import Learner
 
 EVALUATION_SEED = 20_260_306  # any fixed number; not one that a run's seeds reach
 BATCH = 4_096  # episodes at once; more are scored batch after batch
+LONGEST = 300  # transitions of an episode without time limit that are looked at
 
 
 def evaluate(
@@ -62,9 +64,13 @@ def anchor_policy(learner: Learner) -> Any | None:
     """
     if learner.anchor is None:
         return None
-    policy = learner.parameters["policy"]
+    return shaped_as(learner.parameters["policy"], learner.anchor.vector)
+
+
+def shaped_as(policy: Any, vectors: Float[Array, "seed policy_parameter"]) -> Any:
+    """Raveled parameters [seed, …] as a tree like the policy's."""
     _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], policy))
-    return jax.vmap(unravel)(learner.anchor.vector)
+    return jax.vmap(unravel)(jnp.asarray(vectors))
 
 
 def _score(
@@ -102,11 +108,12 @@ def all_returns(
     found = []
     for batch, first in enumerate(range(0, number, BATCH)):
         size = min(BATCH, number - first)
-        found.append(np.asarray(run(policy, _evaluation_key(batch), size)))
+        found.append(np.asarray(run(policy, evaluation_key(batch), size)))
     return np.concatenate(found, axis=1)
 
 
-def _evaluation_key(batch: int) -> Array:
+def evaluation_key(batch: int) -> Array:
+    """Key of a batch of evaluation episodes, the same for every run."""
     key = jax.random.fold_in(jax.random.key(EVALUATION_SEED), keys.EVALUATE)
     return jax.random.fold_in(key, batch) if batch else key
 
@@ -123,13 +130,55 @@ def episode_returns(
         number: episodes.
         key: consumed.
     """
+    times = environment.horizon or 0
+    total, _ = play(environment, agent, policy, number, key, times, lambda moment: None)
+    return total
+
+
+class Moment(NamedTuple):
+    """One step of a batch of episodes.
+
+    Attributes:
+        observation: before the action.
+        reward: of the transition; 0 past the end of an episode.
+        alive: whether the episode was still going on before it.
+    """
+
+    observation: Float[Array, "env obs"]
+    reward: Float[Array, " env"]
+    alive: Bool[Array, " env"]
+
+
+def play(
+    environment: Environment,
+    agent: Agent,
+    policy: Any,
+    number: int,
+    key: Array,
+    times: int,
+    look: Callable[[Moment], Any],
+) -> tuple[Float[Array, " env"], Any]:
+    """Episodes from their resets, at most `times` transitions of each.
+
+    Args:
+        environment: any.
+        agent: networks.
+        policy: parameters of one policy.
+        number: episodes.
+        key: consumed.
+        times: transitions.
+        look: what to keep of each moment.
+
+    Returns:
+        The returns, and what `look` kept, stacked over time.
+    """
     state, observation = environment.reset(jax.random.fold_in(key, 0), number)
     zero = jnp.zeros(number, observation.dtype)
     memory = agent.carry((number,)).policy
     start = (state, observation, memory, zero, jnp.ones(number, bool))
     start = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), start)
 
-    def body(carry: Any, time: Array) -> tuple[Any, None]:
+    def body(carry: Any, time: Array) -> tuple[Any, Any]:
         state, observation, memory, total, alive = carry
         act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
         begins = jnp.broadcast_to(time == 1, (number,))
@@ -137,13 +186,32 @@ def episode_returns(
         distribution, memory = agent.act(policy, memory, seen, begins)
         action = distributions.sample(act_key, distribution)
         out = environment.step(step_key, state, action)
-        total = total + jnp.where(alive, out.reward, 0.0)
-        alive = alive & ~(out.terminated | out.truncated)
+        reward = jnp.where(alive, out.reward, 0.0)
+        kept = look(Moment(observation, reward, alive))
         following = jax.tree.map(
             lambda new, old: new.astype(old.dtype), out.state, state
         )
-        return (following, out.observation, memory, total, alive), None
+        alive = alive & ~(out.terminated | out.truncated)
+        return (following, out.observation, memory, total + reward, alive), kept
 
-    times = jnp.arange(1, (environment.horizon or 0) + 1)
-    (*_, total, _), _ = jax.lax.scan(body, start, times)
-    return total
+    (*_, total, _), kept = jax.lax.scan(body, start, jnp.arange(1, times + 1))
+    return total, kept
+
+
+def one_episode(
+    environment: Environment, agent: Agent, policy: Any
+) -> tuple[Float[np.ndarray, "time obs"], Float[np.ndarray, " time"]]:
+    """Observations and rewards of the first seed's first evaluation episode.
+
+    Of an environment without a time limit at most `LONGEST` transitions.
+    """
+    first = jax.tree.map(lambda x: x[0], policy)
+    times = environment.horizon or LONGEST
+
+    def keep(moment: Moment) -> Moment:
+        return jax.tree.map(lambda x: x[0], moment)
+
+    run = partial(play, environment, agent, number=1, times=times, look=keep)
+    _, kept = jax.jit(lambda p, key: run(p, key=key))(first, evaluation_key(0))
+    alive = np.asarray(kept.alive)
+    return np.asarray(kept.observation)[alive], np.asarray(kept.reward)[alive]

@@ -11,7 +11,13 @@ import numpy as np
 
 from fullscale import storage
 from fullscale.metrics import attributes
-from fullscale.storage import FORMAT, SUMMARY, VERSION, write_atomically
+from fullscale.storage import (
+    FORMAT,
+    SUMMARY,
+    VERSION,
+    StorageError,
+    write_atomically,
+)
 
 PARAMETERS = "parameters.safetensors"
 FILL = -9.99e33  # stands for "not measured"; NaN is never written
@@ -28,17 +34,33 @@ def write_parameters(folder: Path, parameters: Any) -> None:
 
 
 def read_parameters(folder: Path) -> dict:
-    """Read parameters back as nested dictionaries of arrays [seed, …]."""
+    """Read parameters back as nested dictionaries of arrays [seed, …].
+
+    Raises:
+        StorageError: there are none, or the file is damaged.
+    """
+    from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    nested: dict = {"policy": {}, "value": {}}
-    for name, array in load((folder / PARAMETERS).read_bytes()).items():
+    path = folder / PARAMETERS
+    try:
+        return {"policy": {}, "value": {}} | nested(load(path.read_bytes()))
+    except OSError as error:
+        raise StorageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except SafetensorError as error:
+        raise StorageError(f"{str(path)!r} is damaged: {error}") from None
+
+
+def nested(flat: Mapping[str, np.ndarray]) -> dict:
+    """Nested dictionaries from slash-separated names."""
+    tree: dict = {}
+    for name, array in flat.items():
         *path, leaf = name.split("/")
-        place = nested
+        place = tree
         for part in path:
             place = place.setdefault(part, {})
         place[leaf] = array
-    return nested
+    return tree
 
 
 def write_summary(folder: Path) -> None:
