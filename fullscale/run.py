@@ -4,10 +4,8 @@ All effects of a run are here and in `storage`: disk, clock, progress. The host 
 holds more than two chunks of metrics, whatever the length of the run.
 """
 
-import dataclasses
-import functools
+import contextlib
 import importlib.metadata
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,18 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fullscale import keys, mesh, schedule, sinks
-from fullscale.config import CONSTANT, RunConfig
+from fullscale import mesh, schedule, sinks
+from fullscale.begin import begin
+from fullscale.config import CONSTANT, ConfigError, RunConfig
 from fullscale.config.checks import SCHEDULED
-from fullscale.environments import make_environment
-from fullscale.environments.protocol import Environment
+from fullscale.counters import Counters
+from fullscale.files import SUMMARY
 from fullscale.instruments import DECADES
-from fullscale.network import Agent, make_agent
+from fullscale.outputs import Outputs
+from fullscale.plan import Finished, Fresh, Plan, complain
+from fullscale.program import CHUNK, compile_program, sizes_of
+from fullscale.saver import Saver
 from fullscale.score import anchor_policy, evaluate
-from fullscale.storage import RunWriter
 from fullscale.summary import write_parameters, write_summary
-
-CHUNK = 16  # updates per dispatch; the log is written once per chunk
 
 Report = Callable[[dict], None]
 
@@ -46,16 +45,20 @@ def train(
     folder: Path,
     devices: int | None = None,
     report: Report | None = None,
-    wandb: str = "",
+    *,
+    outputs: Outputs | None = None,
+    plan: Plan | None = None,
 ) -> dict[str, list[float]]:
     """Train as configured and leave a run folder behind.
 
     Args:
         config: the run.
-        folder: a folder that holds no run yet.
-        devices: how many to use; by default the most that fit.
+        folder: a folder that holds no run yet, or the run that the plan goes on with.
+        devices: how many to use; by default as many as the plan's checkpoint did, or
+            the most that fit.
         report: called with every log row.
-        wandb: project to log to as well; empty for none.
+        outputs: what is written besides the log.
+        plan: how the run begins (`plan.resume`, `plan.switch`); by default anew.
 
     Returns:
         The final evaluation: name → value per seed.
@@ -67,8 +70,15 @@ def train(
         OutOfMemory: the devices' memory does not hold it.
         OSError: the disk is full; what was written before is intact.
     """
+    outputs, plan = outputs or Outputs(), plan or Fresh()
+    outputs.check()
+    if isinstance(plan, Finished):
+        if not (folder / SUMMARY).exists():
+            write_summary(folder)
+        return dict(plan.evaluation)
     try:
-        return _train(config, folder, devices, report or _silent, wandb)
+        count = _devices(config, devices, plan)
+        return _train(config, folder, count, report or _silent, outputs, plan)
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
             raise OutOfMemory(
@@ -80,15 +90,36 @@ def train(
         raise
 
 
+def _devices(config: RunConfig, wanted: int | None, plan: Plan) -> int:
+    """So many, else as many as before where they are there, else all that fit."""
+    if wanted is None and plan.devices is not None:
+        with contextlib.suppress(ConfigError):
+            return mesh.choose_devices(config, plan.devices)
+        complain(
+            f"the {plan.devices} devices of before are not there; results will agree "
+            "with theirs to rounding, not bit for bit"
+        )
+    return mesh.choose_devices(config, wanted)
+
+
 def _train(
-    config: RunConfig, folder: Path, devices: int | None, report: Report, wandb: str
+    config: RunConfig,
+    folder: Path,
+    devices: int,
+    report: Report,
+    outputs: Outputs,
+    plan: Plan,
 ) -> dict[str, list[float]]:
-    program = compile_program(sizes_of(config), mesh.choose_devices(config, devices))
-    log = RunWriter(folder, config, code_version())
-    writer = sinks.attach(log, folder, config, wandb=wandb)
+    program = compile_program(sizes_of(config), devices)
+    version = code_version()
+    log, state, counters = begin(plan, config, folder, devices, version)
+    writer = sinks.attach(
+        log, folder, config, transitions=counters.transitions, wandb=outputs.wandb
+    )
+    saver = Saver(folder, config, outputs, log, devices=devices, code_version=version)
     try:
-        state = program.start(keys.base_keys(config.seed, config.num_seeds))
-        state = _loop(config, program.chunk, state, writer, report)
+        loop = _Loop(config, program.chunk, writer, report, saver)
+        state = loop.run(state, counters)
         policy, anchor = (
             state.learner.parameters["policy"],
             anchor_policy(state.learner),
@@ -105,56 +136,6 @@ def _train(
         writer.close()
     write_summary(folder)
     return evaluation
-
-
-class Program(NamedTuple):
-    """What is compiled once and serves every run of the same sizes."""
-
-    environment: Environment
-    agent: Agent
-    start: Callable[[Any], Any]
-    chunk: Callable[..., Any]
-
-
-_TRACED: dict[str, Any] = {
-    "learning_rate": 1.0, "clip_epsilon": 1.0, "kl_coefficient": 1.0,
-    "max_importance_ratio": 1.0, "outer_learning_rate": 1.0, "value_coefficient": 1.0,
-    "discount": 1.0, "gae_lambda": 1.0, "schedule": "linear", "seed": 0,
-    "final_learning_rate": CONSTANT, "final_clip_epsilon": CONSTANT,
-    "final_outer_learning_rate": CONSTANT, "final_com": CONSTANT,
-    "evaluation_episodes": 1, "prediction": "",
-}  # fmt: skip
-
-
-def sizes_of(config: RunConfig) -> RunConfig:
-    """The same configuration with everything that is not compiled in set alike.
-
-    Two configurations of equal sizes share a program; their traced rates, seeds and
-    budgets may differ. (`entropy_coefficient` stays: `bandit`'s exact return has it.)
-    """
-    return dataclasses.replace(
-        config,
-        **_TRACED,
-        com=config.com if config.is_plain_ppo else 1.0,
-        outer_momentum=0.5 if config.outer_momentum else 0.0,
-        target_kl=1.0 if config.target_kl < math.inf else math.inf,
-        value_clip=1.0 if config.value_clip < math.inf else math.inf,
-        budget=config.samples_per_update,
-    )
-
-
-@functools.lru_cache(maxsize=8)
-def compile_program(sizes: RunConfig, devices: int) -> Program:
-    """The jitted functions for runs of these sizes on so many devices."""
-    environment = make_environment(sizes)
-    agent = make_agent(sizes, environment)
-    grid = mesh.make_mesh(devices, sizes.num_seeds)
-    return Program(
-        environment=environment,
-        agent=agent,
-        start=mesh.compile_start(sizes, environment, agent, grid),
-        chunk=mesh.compile_chunk(sizes, environment, agent, grid, CHUNK),
-    )
 
 
 def _silent(row: dict) -> None:
@@ -181,34 +162,67 @@ def chunk_length(config: RunConfig, done: int) -> int:
     return min(CHUNK, left, plain or 1)
 
 
-def _loop(
-    config: RunConfig, chunk: Callable, state: Any, writer: sinks.Log, report: Report
-) -> Any:
-    done, pending = 0, None
-    clock = time.perf_counter()
-    while done < config.updates:
-        count = chunk_length(config, done)
-        rates = schedule.rates(config, range(done, done + CHUNK))
-        state, metrics = chunk(state, rates, jnp.int32(count))
-        if pending is not None:
-            clock = _record(config, writer, report, *pending, clock)
-        pending = (metrics, done, count)
-        done += count
-    if pending is not None:
-        _record(config, writer, report, *pending, clock)
-    return state
+class _Chunk(NamedTuple):
+    """What one dispatch will have computed."""
+
+    metrics: dict
+    before: Counters
+    updates: int
+
+
+class _Loop:
+    """Dispatch, write what the dispatch before has computed, save, until the end."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        chunk: Callable,
+        writer: sinks.Log,
+        report: Report,
+        saver: Saver,
+    ) -> None:
+        self._config, self._chunk = config, chunk
+        self._writer, self._report, self._saver = writer, report, saver
+        self._pending: _Chunk | None = None
+        self._clock = 0.0
+
+    def run(self, state: Any, counters: Counters) -> Any:
+        """All updates that are left; the state at the end."""
+        config, saver = self._config, self._saver
+        self._clock = time.perf_counter()
+        while (done := counters.updates) < config.updates:
+            count = saver.limit(done, chunk_length(config, done))
+            rates = schedule.rates(config, range(done, done + CHUNK))
+            state, metrics = self._chunk(state, rates, jnp.int32(count))
+            self._flush()
+            self._pending = _Chunk(metrics, counters, count)
+            counters = counters.after(config, count)
+            if saver.due(counters.updates):
+                self._flush()
+                saver.save(state, counters)
+                self._clock = time.perf_counter()
+        self._flush()
+        saver.finish(state, counters)
+        return state
+
+    def _flush(self) -> None:
+        """Write the rows that wait."""
+        if self._pending is not None:
+            parts = (self._config, self._writer, self._report)
+            self._clock = _record(*parts, self._pending, self._clock)
+            self._pending = None
 
 
 def _record(
     config: RunConfig,
     writer: sinks.Log,
     report: Report,
-    metrics: dict,
-    first: int,
-    count: int,
+    chunk: _Chunk,
     clock: float,
 ) -> float:
     """Write one chunk's rows; returns the time at which they were ready."""
+    metrics, before, count = chunk
+    first = before.updates
     host = {name: np.asarray(values)[:count] for name, values in metrics.items()}
     decades = {f"kl_to_update_{10**i}" for i in range(DECADES)}
     known = {f"kl_to_update_{10**i}" for i in range(len(str(config.updates)))}
@@ -223,12 +237,8 @@ def _record(
     rate = count * config.samples_per_update * config.num_seeds / (now - clock)
     row: dict = {}
     for i in range(count):
-        update = first + i + 1
         row = {
-            "updates": update,
-            "transitions": update * config.samples_per_update,
-            "simulator_transitions": update * config.samples_per_update,
-            "gradient_steps": update * config.update_epochs * config.num_minibatches,
+            **before.after(config, i + 1)._asdict(),
             **{name: float(column[i]) for name, column in knobs.items()},
             "transitions_per_second": rate,
             **{name: values[i] for name, values in host.items()},

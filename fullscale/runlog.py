@@ -49,7 +49,7 @@ class RunWriter:
         Raises:
             StorageError: the folder already holds a run, or cannot be written.
         """
-        if (folder / METRICS).exists():
+        if holds_run(folder):
             raise StorageError(
                 f"{str(folder)!r} already holds a run; give another --out, or --resume "
                 "to go on with it"
@@ -68,6 +68,7 @@ class RunWriter:
             write_config(folder, config)
             self._file: IO[bytes] = (folder / METRICS).open("ab")
             _lock(self._file, folder)
+            self._file.truncate(0)  # a first line that a kill tore
         self.append(head)
 
     @classmethod
@@ -108,6 +109,15 @@ class RunWriter:
             self.sync()
         finally:
             self._file.close()
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run: a log with at least its first line."""
+    try:
+        with (folder / METRICS).open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except OSError:
+        return False
 
 
 class Row(NamedTuple):

@@ -5,13 +5,18 @@ import json
 import statistics
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from fullscale import config as config_module
+from fullscale import plan as plans
 from fullscale.config import ConfigError, RunConfig
+from fullscale.outputs import Outputs
+from fullscale.plan import Finished, Fresh, Plan
 from fullscale.presets import check_runnable
 from fullscale.progress import progress
+from fullscale.runlog import holds_run
 from fullscale.sinks import require_wandb
 from fullscale.storage import StorageError
 
@@ -23,29 +28,46 @@ class Arguments:
     config: tyro.conf.Positional[Path]
     """TOML file with the run's configuration; unknown keys are refused."""
     out: Path
-    """Run folder to create: config.toml, metrics.jsonl, run.nc, parameters."""
+    """Run folder: config.toml, metrics.jsonl, checkpoints, run.nc, parameters."""
+    resume: bool = False
+    """Go on with the run in --out from its newest intact checkpoint; a folder without
+    a run starts one, a finished run is left as it is."""
+    accept_changes: bool = False
+    """With --resume: go on although the configuration is not the run's."""
+    start_from: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Run folder or checkpoint whose policy, critic and optimiser the new run starts
+    with, under its own configuration; hidden_sizes may be twice as wide."""
+    fresh_optimiser: bool = False
+    """With --from: start with a fresh optimiser state."""
     devices: int | None = None
-    """Devices to use; by default all that fit (CPU: cores that share the seeds)."""
-    wandb: str = ""
-    """Project of wandb to log to as well (needs the extra `wandb`); empty for none."""
+    """Devices to use; by default as many as before, or all that fit (CPU: cores that
+    share the seeds)."""
+    outputs: tyro.conf.OmitArgPrefixes[Outputs] = dataclasses.field(
+        default_factory=Outputs
+    )
     json: bool = False
     """Print one JSON object on stdout and nothing else."""
 
 
 def main(arguments: Arguments) -> int:
     """Train; returns the exit status (0 done, 2 bad input or full disk, 3 diverged)."""
+    out = repr(str(arguments.out))
     try:
         run = config_module.load(arguments.config)
         check_runnable(run)
-        if arguments.wandb:
+        arguments.outputs.check()
+        if arguments.outputs.wandb:
             require_wandb()
         return _train(arguments, run)
     except (ConfigError, StorageError) as error:
         return _fail(str(error), 2)
     except OSError as error:
-        return _fail(f"cannot write {str(arguments.out)!r}: {error.strerror}", 2)
+        return _fail(
+            f"cannot write {out}: {error.strerror}; what was written before is intact",
+            2,
+        )
     except KeyboardInterrupt:
-        return _fail(f"interrupted; {str(arguments.out)!r} holds the run so far", 130)
+        return _fail(f"interrupted; {out} holds the run so far", 130)
 
 
 def _train(arguments: Arguments, run: RunConfig) -> int:
@@ -53,20 +75,45 @@ def _train(arguments: Arguments, run: RunConfig) -> int:
 
     if arguments.devices is not None and arguments.devices < 1:
         return _fail(f"--devices {arguments.devices} should be at least 1", 2)
-    runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_seeds, arguments.devices))
+    plan = make_plan(arguments, run)
+    wanted = arguments.devices or plan.devices
+    runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_seeds, wanted))
     from fullscale.run import Diverged, OutOfMemory, train
 
+    parts = (run, arguments.out, arguments.devices)
     with progress(run, quiet=arguments.json) as report:
         try:
-            evaluation = train(
-                run, arguments.out, arguments.devices, report, arguments.wandb
-            )
+            evaluation = train(*parts, report, outputs=arguments.outputs, plan=plan)
         except Diverged as error:
             return _fail(str(error), 3)
         except OutOfMemory as error:
             return _fail(str(error), 2)
     _print_result(arguments, run, evaluation)
     return 0
+
+
+def make_plan(arguments: Arguments, run: RunConfig) -> Plan:
+    """How the run begins.
+
+    Raises:
+        ConfigError: an option without the one that it belongs to, or a checkpoint that
+            cannot be the run's beginning.
+        StorageError: there is nothing intact to go on from.
+    """
+    if arguments.accept_changes and not arguments.resume:
+        raise ConfigError("--accept-changes belongs to --resume, which is not given")
+    if arguments.fresh_optimiser and arguments.start_from is None:
+        raise ConfigError("--fresh-optimiser belongs to --from, which is not given")
+    if arguments.resume and (arguments.start_from is None or holds_run(arguments.out)):
+        accepted = arguments.accept_changes
+        plan = plans.resume(run, arguments.out, accept_changes=accepted)
+        if isinstance(plan, Finished):
+            sys.stderr.write(f"{str(arguments.out)!r} is finished; nothing to do\n")
+        return plan
+    if arguments.start_from is not None:
+        fresh = arguments.fresh_optimiser
+        return plans.switch(run, arguments.start_from, fresh_optimiser=fresh)
+    return Fresh()
 
 
 def _print_result(
