@@ -10,7 +10,7 @@ from fullscale import keys, snapshot, switch
 from fullscale.config import ConfigError, RunConfig
 from fullscale.counters import Counters
 from fullscale.files import SUMMARY, StorageError
-from fullscale.plan import (
+from fullscale.origin import (
     Continue,
     Finished,
     Fresh,

@@ -22,8 +22,8 @@ from fullscale.config.checks import SCHEDULED
 from fullscale.counters import Counters
 from fullscale.files import SUMMARY
 from fullscale.instruments import DECADES
+from fullscale.origin import Finished, Fresh, Plan, complain
 from fullscale.outputs import Outputs
-from fullscale.plan import Finished, Fresh, Plan, complain
 from fullscale.program import CHUNK, compile_program, sizes_of
 from fullscale.saver import Saver
 from fullscale.score import anchor_policy, evaluate
@@ -58,7 +58,7 @@ def train(
             the most that fit.
         report: called with every log row.
         outputs: what is written besides the log.
-        plan: how the run begins (`plan.resume`, `plan.switch`); by default anew.
+        plan: how the run begins (`origin.resume`, `origin.switch`); by default anew.
 
     Returns:
         The final evaluation: name → value per seed.

@@ -20,7 +20,7 @@ from fullscale import distributions, keys, snapshot
 from fullscale.agent import Agent
 from fullscale.checkpoint import Checkpoint
 from fullscale.config import ConfigError, RunConfig
-from fullscale.plan import Switch, check_switch, complain, recordable
+from fullscale.origin import Switch, check_switch, complain, recordable
 from fullscale.program import Program, compile_program, sizes_of
 from fullscale.state import TrainState
 from fullscale.widen import Arrays, join, widen, widen_vector

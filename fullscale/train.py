@@ -10,10 +10,10 @@ from typing import Annotated
 import tyro
 
 from fullscale import config as config_module
-from fullscale import plan as plans
+from fullscale import origin
 from fullscale.config import ConfigError, RunConfig
+from fullscale.origin import Finished, Fresh, Plan
 from fullscale.outputs import Outputs
-from fullscale.plan import Finished, Fresh, Plan
 from fullscale.presets import check_runnable
 from fullscale.progress import progress
 from fullscale.runlog import holds_run
@@ -106,13 +106,13 @@ def make_plan(arguments: Arguments, run: RunConfig) -> Plan:
         raise ConfigError("--fresh-optimiser belongs to --from, which is not given")
     if arguments.resume and (arguments.start_from is None or holds_run(arguments.out)):
         accepted = arguments.accept_changes
-        plan = plans.resume(run, arguments.out, accept_changes=accepted)
+        plan = origin.resume(run, arguments.out, accept_changes=accepted)
         if isinstance(plan, Finished):
             sys.stderr.write(f"{str(arguments.out)!r} is finished; nothing to do\n")
         return plan
     if arguments.start_from is not None:
         fresh = arguments.fresh_optimiser
-        return plans.switch(run, arguments.start_from, fresh_optimiser=fresh)
+        return origin.switch(run, arguments.start_from, fresh_optimiser=fresh)
     return Fresh()
 
 
