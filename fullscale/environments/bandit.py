@@ -26,15 +26,7 @@ def make(config: RunConfig) -> Environment:
     Raises:
         ConfigError: normalised advantages, which would move the optimum.
     """
-    if config.normalise_advantages:
-        raise ConfigError(
-            "normalise_advantages = true moves the optimum of 'bandit' (τ would become "
-            "τ·sd(advantage)); set it to false"
-        )
-    if config.network != "linear":
-        raise ConfigError(
-            f"network = {config.network!r} should be 'linear' on 'bandit'"
-        )
+    check(config)
     return Environment(
         name="bandit",
         observation_size=1,
@@ -44,6 +36,19 @@ def make(config: RunConfig) -> Environment:
         step=step,
         exact_return=lambda policy: exact_return(policy, config.entropy_coefficient),
     )
+
+
+def check(config: RunConfig) -> None:
+    """Refuse what would move the optimum or has no exact return. Raises ConfigError."""
+    if config.normalise_advantages:
+        raise ConfigError(
+            f"normalise_advantages = true moves the optimum of {config.environment!r} "
+            "(τ would become τ·sd(advantage)); set it to false"
+        )
+    if config.network != "linear":
+        raise ConfigError(
+            f"network = {config.network!r} should be 'linear' on {config.environment!r}"
+        )
 
 
 def reset(key: PRNGKeyArray, number: int) -> tuple[Array, Float[Array, "env 1"]]:

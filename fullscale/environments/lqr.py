@@ -30,11 +30,7 @@ def make(config: RunConfig) -> Environment:
         ConfigError: a trained standard deviation or a network that is not linear,
             for which the exact return and optimum are not defined here.
     """
-    if config.network != "linear" or config.learn_std:
-        raise ConfigError(
-            f"network = {config.network!r}, learn_std = {config.learn_std} should be "
-            "'linear', false on 'lqr': its exact return holds for these only"
-        )
+    check(config)
     return Environment(
         name="lqr",
         observation_size=STATES,
@@ -44,6 +40,16 @@ def make(config: RunConfig) -> Environment:
         step=step,
         exact_return=lambda policy: exact_return(policy, config.initial_std),
     )
+
+
+def check(config: RunConfig) -> None:
+    """Refuse policies for which the exact return does not hold. Raises ConfigError."""
+    if config.network != "linear" or config.learn_std:
+        raise ConfigError(
+            f"network = {config.network!r}, learn_std = {config.learn_std} should be "
+            f"'linear', false on {config.environment!r}: its exact return holds for "
+            "these only"
+        )
 
 
 @lru_cache(maxsize=1)
@@ -79,15 +85,25 @@ def step(
     return Step(following, following, -cost, ended, jnp.zeros_like(ended))
 
 
-def exact_return(policy: Any, action_sd: float) -> Array:
+def exact_return(
+    policy: Any, action_sd: float, directions: np.ndarray | None = None
+) -> Array:
     """Exact J of the linear policy, by doubling the value's power series.
 
     P = Q + KᵀRK + γ CᵀPC with C = A − BK; J = −tr P − c, where
     (1−γ) c = s² tr R + γ [s² tr(BᵀPB) + σ² tr P], s the action's and σ the state's
     standard deviation; −inf where √γ C is unstable (spectral radius > .998).
+
+    Args:
+        policy: parameters of the linear policy.
+        action_sd: s.
+        directions: orthonormal rows [action, 2] along which actions act; both inputs
+            by default.
     """
     kernel = policy["Dense_0"]["kernel"]
     a, b = (jnp.asarray(matrix, kernel.dtype) for matrix in instance())
+    if directions is not None:
+        b = b @ jnp.asarray(directions.T, kernel.dtype)
     discount = 1.0 - TERMINATION
     closed = np.sqrt(discount) * (a + b @ kernel.T)
     cost = STATE_COST * jnp.eye(STATES, dtype=kernel.dtype)
@@ -99,7 +115,7 @@ def exact_return(policy: Any, action_sd: float) -> Array:
 
     value, power = jax.lax.fori_loop(0, _DOUBLINGS, double, (cost, closed))
     noise = action_sd**2 * jnp.trace(b.T @ value @ b) + STATE_SD**2 * jnp.trace(value)
-    constant = action_sd**2 * ACTION_COST * ACTIONS + discount * noise
+    constant = action_sd**2 * ACTION_COST * b.shape[1] + discount * noise
     exact = -jnp.trace(value) - constant / (1.0 - discount)
     return jnp.where(jnp.abs(power).max() < _VANISHED, exact, -jnp.inf)
 
