@@ -6,6 +6,7 @@ holds more than two chunks of metrics, whatever the length of the run.
 
 import contextlib
 import importlib.metadata
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,11 @@ def chunk_length(config: RunConfig, done: int) -> int:
     return min(CHUNK, left, plain or 1)
 
 
+def is_metered(config: RunConfig, update: int) -> bool:
+    """Whether the meters run at an update, counted from 1."""
+    return config.meter_interval > 0 and update % config.meter_interval == 0
+
+
 class _Chunk(NamedTuple):
     """What one dispatch will have computed."""
 
@@ -184,7 +190,9 @@ class _Loop:
         self._config, self._chunk = config, chunk
         self._writer, self._report, self._saver = writer, report, saver
         self._pending: _Chunk | None = None
+        self._first = True  # its time includes compiling
         self._clock = 0.0
+        self._update_seconds = math.nan  # of a late chunk without meters
 
     def run(self, state: Any, counters: Counters) -> Any:
         """All updates that are left; the state at the end."""
@@ -208,9 +216,13 @@ class _Loop:
     def _flush(self) -> None:
         """Write the rows that wait."""
         if self._pending is not None:
-            parts = (self._config, self._writer, self._report)
-            self._clock = _record(*parts, self._pending, self._clock)
-            self._pending = None
+            parts = (self._config, self._writer, self._report, self._pending)
+            began, first = self._clock, self._first
+            self._clock = _record(*parts, began, self._update_seconds)
+            count, done = self._pending.updates, self._pending.before.updates
+            if not first and not is_metered(self._config, done + count):
+                self._update_seconds = (self._clock - began) / count
+            self._pending, self._first = None, False
 
 
 def _record(
@@ -219,6 +231,7 @@ def _record(
     report: Report,
     chunk: _Chunk,
     clock: float,
+    update_seconds: float,
 ) -> float:
     """Write one chunk's rows; returns the time at which they were ready."""
     metrics, before, count = chunk
@@ -243,6 +256,10 @@ def _record(
             "transitions_per_second": rate,
             **{name: values[i] for name, values in host.items()},
         }
+        if config.meter_interval:
+            metered = is_metered(config, first + i + 1)
+            extra = max(now - clock - update_seconds, 0.0) if metered else math.nan
+            row["meter_seconds"] = extra
         with np.errstate(divide="ignore"):
             row["ddr"] = config.samples_per_update / row["outer_kl"]
         writer.append(row)
