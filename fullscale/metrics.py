@@ -46,6 +46,7 @@ PROGRESS: Mapping[str, Metric] = {
     "transitions_per_second": Metric(
         "transitions/s", "speed of the last dispatch, over all seeds"
     ),
+    "meter_seconds": Metric("s", "time that the meters took at the update"),
 }
 
 # One number per update and seed.
