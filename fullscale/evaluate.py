@@ -99,7 +99,8 @@ def _scored(arguments: Arguments, run: Path) -> dict[str, Any]:
         config = dataclasses.replace(config, evaluation_episodes=arguments.episodes)
     environment = make_environment(config)
     agent = make_agent(config, environment)
-    scores = score.evaluate(config, environment, agent, found.policy, found.anchor)
+    policies_read = (found.policy, found.anchor, found.normaliser)
+    scores = score.evaluate(config, environment, agent, *policies_read)
     if arguments.video is not None:
         _draw(arguments.video, found, environment, agent)
     exact = environment.exact_return is not None
@@ -118,7 +119,9 @@ def _scored(arguments: Arguments, run: Path) -> dict[str, Any]:
 def _draw(path: Path, found: "Policies", environment: Any, agent: Any) -> None:
     from fullscale import score, video
 
-    observations, rewards = score.one_episode(environment, agent, found.policy)
+    observations, rewards = score.one_episode(
+        environment, agent, found.policy, found.normaliser
+    )
     video.write(path, environment.name, observations, rewards)
 
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, Key
 
-from fullscale import instruments, keys, stagger
+from fullscale import instruments, keys, normalise, stagger
+from fullscale.batch import make_batch
 from fullscale.config import RunConfig
 from fullscale.environments.protocol import Environment
 from fullscale.measure import (
@@ -23,9 +24,8 @@ from fullscale.measure import (
     outer_kl,
 )
 from fullscale.network import Agent
-from fullscale.returns import advantages
 from fullscale.rollout import rollout, start_worlds
-from fullscale.state import Batch, Rates, TrainState, Trajectory, Worlds
+from fullscale.state import Moments, Rates, TrainState, Trajectory, Worlds
 from fullscale.update import Report, inner_loop, outer_step, start_learner
 
 Metrics = dict  # metric name → scalar
@@ -48,6 +48,11 @@ def start(
         config.num_envs // config.num_blocks,
         stagger.elapsed(config, environment, blocks),
     )
+    shape = worlds.episode_return.shape
+    worlds = worlds._replace(
+        carry=agent.carry(shape),
+        discounted_return=jnp.zeros(shape) if config.normalise_rewards else None,
+    )
     policy, _ = ravel_pytree(parameters["policy"])
     frozen = jnp.zeros((instruments.DECADES, policy.size), policy.dtype)
     state = TrainState(
@@ -56,6 +61,7 @@ def start(
         key=key,
         update=zero,
         frozen=frozen if config.meter_interval else None,
+        normaliser=normalise.start(config, environment.observation_size),
     )
     return jax.tree.map(_strong, state)
 
@@ -75,6 +81,7 @@ def iteration(
     run must not depend on a vmapped value, or they would always run.
     """
     before = state.learner
+    agent = normalise.seeing(agent, state.normaliser)
     worlds, trajectory, episodes = rollout(
         environment,
         agent,
@@ -84,7 +91,12 @@ def iteration(
         blocks,
         config.rollout_length,
         mask_nonfinite=config.nonfinite == "mask",
+        watch=config.normalise_observations,
     )
+    worlds, returns = _discounted_returns(worlds, trajectory, rates)
+    normaliser = normalise.after(state.normaliser, trajectory.moments, returns)
+    scaled = normalise.rewards(state.normaliser, trajectory.reward)
+    trajectory = trajectory._replace(reward=scaled)
     batch = make_batch(config, agent, before.parameters, trajectory, worlds, rates)
     key = keys.stream(state.key, keys.SHUFFLE, state.update)
     after, report = inner_loop(config, agent, before, batch, rates, key, blocks)
@@ -119,8 +131,23 @@ def iteration(
         )
         now = after_update % config.meter_interval == 0
         metrics |= _meter(read, travelled, now, tuple(jax.typeof(frozen).vma))
-    state = TrainState(learner, worlds, state.key, state.update + 1, frozen)
+    state = TrainState(learner, worlds, state.key, state.update + 1, frozen, normaliser)
     return state, metrics
+
+
+def _discounted_returns(
+    worlds: Worlds, trajectory: Trajectory, rates: Rates
+) -> tuple[Worlds, Moments | None]:
+    """Moments of discounted returns of the update, where rewards are normalised."""
+    if worlds.discounted_return is None:
+        return worlds, None
+    found, after = normalise.discounted_returns(
+        trajectory.reward,
+        trajectory.terminated | trajectory.truncated,
+        worlds.discounted_return,
+        rates.discount,
+    )
+    return worlds._replace(discounted_return=after), normalise.moments_of(found)
 
 
 def _learning(config: RunConfig, report: Report) -> Metrics:
@@ -158,49 +185,10 @@ def _meter(
     return jax.lax.cond(now, measure, nothing)
 
 
-def make_batch(
-    config: RunConfig,
-    agent: Agent,
-    parameters: Any,
-    trajectory: Trajectory,
-    worlds: Worlds,
-    rates: Rates,
-) -> Batch:
-    """Transitions with advantages and targets.
-
-    Rows are laid out block after block, and within a block step after step, so that
-    its environments follow each other.
-    """
-    advantage = advantages(
-        trajectory.reward,
-        trajectory.value,
-        trajectory.next_value,
-        agent.value(parameters["value"], worlds.observation),
-        trajectory.terminated,
-        trajectory.truncated,
-        rates,
-    )
-    batch = Batch(
-        observation=trajectory.observation,
-        action=trajectory.action,
-        log_prob=trajectory.log_prob,
-        advantage=advantage,
-        target=advantage + trajectory.value,
-        value=None if config.value_clip == float("inf") else trajectory.value,
-    )
-    return jax.tree.map(_rows, batch)
-
-
 def _strong(x: Array) -> Array:
     """The same array with a fixed dtype; a weak one would compile the update twice."""
     is_key = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     return x if is_key else jax.lax.convert_element_type(x, x.dtype)
-
-
-def _rows(x: Array) -> Array:
-    """[time, block, env, …] → [row, …] with all rows of a block together."""
-    x = jnp.moveaxis(x, 0, 1)
-    return x.reshape(-1, *x.shape[3:])
 
 
 def _exact(environment: Environment, policy: Any) -> Metrics:

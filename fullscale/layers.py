@@ -18,6 +18,7 @@ from fullscale.distributions import (
 )
 from fullscale.environments.protocol import Box, Discrete, MultiDiscrete
 from fullscale.precision import bfloat16_product
+from fullscale.varying import as_varying
 
 Product = Callable[..., Array] | None  # of a layer; None is the plain one
 Action = Box | Discrete | MultiDiscrete
@@ -97,6 +98,7 @@ class GatedRecurrence(nn.Module):
             h = gated(h, gates, multiply(h, kernel), bias)
             return h, h
 
+        carry = as_varying(carry, gates, start, kernel)
         return jax.lax.scan(step, carry, (gates, start))
 
 

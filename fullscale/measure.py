@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fullscale import distributions
+from fullscale.agent import Inputs
 from fullscale.loss import DEVICE, global_mean
 from fullscale.network import Agent
 from fullscale.state import Episodes, Trajectory
@@ -18,7 +19,7 @@ def outer_kl(
     agent: Agent,
     before: Any,
     after: Any,
-    observation: Float[Array, "row obs"],
+    observation: Inputs,
     samples_per_update: int,
 ) -> Float[Array, ""]:
     """Mean exact KL(behaviour ‖ policy after the update) over the batch, in nats.

@@ -136,9 +136,13 @@ def state_spec() -> TrainState:
     """How a state lies on the mesh: seeds spread, and each seed's environments."""
     spread: Any = SPREAD
     whole: Any = PER_SEED
-    worlds = Worlds(spread, spread, spread, spread)
     return TrainState(
-        learner=whole, worlds=worlds, key=whole, update=whole, frozen=whole
+        learner=whole,
+        worlds=Worlds(*(spread for _ in Worlds._fields)),
+        key=whole,
+        update=whole,
+        frozen=whole,
+        normaliser=whole,
     )
 
 

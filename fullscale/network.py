@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from fullscale import recurrent
 from fullscale.agent import Agent, Carry, Parameters, seer
-from fullscale.config import RunConfig
+from fullscale.config import FULL, ConfigError, RunConfig
 from fullscale.distributions import Distribution
 from fullscale.environments.protocol import Environment
 from fullscale.layers import PolicyHead, Product, Torso, product_of, value_head
@@ -52,7 +52,13 @@ class Critic(nn.Module):
 
 
 def make_agent(config: RunConfig, environment: Environment) -> Agent:
-    """Networks of the configured kind, sized for the environment."""
+    """Networks of the configured kind, sized for the environment.
+
+    Raises:
+        ConfigError: what policies see or earn is not what the environment's exact
+            return is of.
+    """
+    _check_exact(config, environment)
     if config.network == "gru":
         return recurrent.make_agent(config, environment)
     linear = config.network == "linear"
@@ -86,6 +92,24 @@ def make_agent(config: RunConfig, environment: Environment) -> Agent:
         act=lambda params, carry, x, start: (act(params, x), carry),
         judge=lambda params, carry, x, start: (judge(params, x), carry),
     )
+
+
+def _check_exact(config: RunConfig, environment: Environment) -> None:
+    if environment.exact_return is None:
+        return
+    name = repr(environment.name)
+    if config.normalise_observations or config.storage_precision != FULL:
+        raise ConfigError(
+            f"normalise_observations = {config.normalise_observations}, "
+            f"storage_precision = {config.storage_precision!r} should be False, "
+            f"{FULL!r} on {name}: its exact return is that of policies which see "
+            "observations as they are"
+        )
+    if config.normalise_rewards and config.entropy_coefficient:
+        raise ConfigError(
+            f"normalise_rewards = True should be False on {name}, whose objective has "
+            "an entropy bonus that would not be divided likewise"
+        )
 
 
 def _quadratic_features(x: Float[Array, "*batch obs"]) -> Float[Array, "*batch f"]:

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from fullscale import checkpoint as checkpoints
 from fullscale import storage
 from fullscale.config import RunConfig
+from fullscale.normalise import from_dict
 from fullscale.score import shaped_as
+from fullscale.state import Normaliser
 from fullscale.storage import StorageError
 from fullscale.summary import PARAMETERS, nested, read_parameters
 
@@ -22,6 +24,8 @@ class Policies(NamedTuple):
         transitions: transitions used.
         policy: policy parameters [seed, …].
         anchor: those of the EWMA anchor; None in plain PPO.
+        normaliser: through which both see [seed, …]; None if they see observations as
+            they are.
     """
 
     config: RunConfig
@@ -29,6 +33,7 @@ class Policies(NamedTuple):
     transitions: int
     policy: Any
     anchor: Any | None
+    normaliser: Normaliser | None
 
 
 def final(run: Path) -> Policies:
@@ -50,6 +55,7 @@ def final(run: Path) -> Policies:
         int(record.transitions[-1]),
         read["policy"],
         read.get("anchor"),
+        from_dict(read.get("normaliser")),
     )
 
 
@@ -68,14 +74,16 @@ def of_checkpoint(run: Path, updates: int) -> Policies:
             f"{_choices(run)}"
         )
     checkpoint = checkpoints.at(path, lambda sentence: None)
-    arrays = nested(snapshot.read_arrays(checkpoint, "learner/"))["learner"]
-    policy, anchor = arrays["parameters"]["policy"], arrays.get("anchor")
+    learner = nested(snapshot.read_arrays(checkpoint, "learner/"))["learner"]
+    policy, anchor = learner["parameters"]["policy"], learner.get("anchor")
+    normaliser = nested(snapshot.read_arrays(checkpoint, "normaliser/"))
     return Policies(
         checkpoint.config,
         checkpoint.counters.updates,
         checkpoint.counters.transitions,
         policy,
         None if anchor is None else shaped_as(policy, jnp.asarray(anchor["vector"])),
+        from_dict(normaliser.get("normaliser")),
     )
 
 

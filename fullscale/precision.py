@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from fullscale.varying import as_varying
+
 _EXPONENT, _MANTISSA = 8, 7  # bits of bfloat16 besides the sign
 
 
@@ -34,10 +36,7 @@ def bfloat16_product(
     drop-in for the `dot_general` of a dense layer, whose last two arguments it ignores.
     """
     del dimensions, precision
-    axes = tuple(jax.typeof(x).vma - jax.typeof(kernel).vma)
-    if axes:  # so that the kernel's gradient is summed over devices
-        kernel = jax.lax.pcast(kernel, axes, to="varying")
-    return _product(x, kernel)
+    return _product(as_varying(x, kernel), as_varying(kernel, x))
 
 
 @jax.custom_vjp

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from fullscale import distributions, keys
+from fullscale.agent import Agent, Carry
 from fullscale.environments.protocol import Environment, Step
-from fullscale.network import Agent
-from fullscale.state import Episodes, Trajectory, Worlds
+from fullscale.state import Episodes, Moments, Trajectory, Worlds
 
 # Length at the start of an episode that began late: negative to its end.
 NOT_WHOLE = -(2**31)
@@ -50,8 +50,14 @@ def start_worlds(
 
 
 class _Collected(NamedTuple):
-    """What one step leaves behind; the critic is applied to all steps at once later."""
+    """What one step leaves behind.
 
+    A critic without a memory is applied to all steps at once later; until then `value`
+    is None. `moments` are of the observations' distances from where they began.
+    """
+
+    value: Float[Array, "block env"] | None
+    moments: Moments | None
     observation: Float[Array, "block env obs"]
     action: Array
     log_prob: Float[Array, "block env"]
@@ -61,6 +67,7 @@ class _Collected(NamedTuple):
     truncated: Bool[Array, "block env"]
     bad_reward: Bool[Array, "block env"]
     bad_observation: Bool[Array, "block env"]
+    start: Bool[Array, "block env"]
 
 
 def rollout(  # noqa: PLR0913
@@ -73,6 +80,7 @@ def rollout(  # noqa: PLR0913
     length: int,
     *,
     mask_nonfinite: bool = False,
+    watch: bool = False,
 ) -> tuple[Worlds, Trajectory, Episodes]:
     """Act for `length` steps; finished episodes start anew at once.
 
@@ -86,21 +94,38 @@ def rollout(  # noqa: PLR0913
         length: T.
         mask_nonfinite: end an episode at a reward or observation that is not finite,
             as a terminal step of reward 0; otherwise it is only marked.
+        watch: take the moments of the observations as the environment gives them.
 
     Returns:
         The environments afterwards, the trajectory [time, block, env, …], and this
         device's sums over finished episodes.
     """
+    first = worlds.observation.mean((0, 1), keepdims=True)
+    step = partial(
+        _step,
+        environment,
+        agent,
+        parameters,
+        reference=first if watch else None,
+        mask=mask_nonfinite,
+    )
 
     def body(worlds: Worlds, time: Array) -> tuple[Worlds, tuple[_Collected, Episodes]]:
-        block_keys = keys.per_block(jax.random.fold_in(key, time), blocks)
-        return _step(
-            environment, agent, parameters, worlds, block_keys, mask=mask_nonfinite
-        )
+        return step(worlds, keys.per_block(jax.random.fold_in(key, time), blocks))
 
-    worlds, (steps, episodes) = jax.lax.scan(body, worlds, jnp.arange(length))
-    value = agent.value(parameters["value"], steps.observation)
-    trajectory = Trajectory(value=value, **steps._asdict())
+    def stretch(worlds: Worlds, times: Array) -> tuple[Worlds, tuple[Carry, Any]]:
+        after, collected = jax.lax.scan(body, worlds, times)
+        return after, (worlds.carry, collected)
+
+    times = jnp.arange(length).reshape(-1, agent.stretch or length)
+    worlds, (carry, collected) = jax.lax.scan(stretch, worlds, times)
+    steps, episodes = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), collected)
+    if not agent.stretch:
+        value = agent.value(parameters["value"], steps.observation)
+        steps = steps._replace(value=value)
+    if watch:
+        steps = steps._replace(moments=_whole(first, steps.moments))
+    trajectory = Trajectory(carry=carry, **steps._asdict())
     return worlds, trajectory, Episodes(*(x.sum() for x in episodes))
 
 
@@ -111,31 +136,62 @@ def _step(
     worlds: Worlds,
     block_keys: Key[Array, " block"],
     *,
+    reference: Float[Array, "1 1 obs"] | None,
     mask: bool,
 ) -> tuple[Worlds, tuple[_Collected, Episodes]]:
     act_keys, step_keys, reset_keys = jnp.moveaxis(
         jax.vmap(lambda k: jax.random.split(k, 3))(block_keys), 1, 0
     )
-    policy = agent.policy(parameters["policy"], worlds.observation)
+    seen, begins = agent.see(worlds.observation), worlds.begins
+    remembered = worlds.carry
+    policy, mind = agent.act(parameters["policy"], remembered.policy, seen, begins)
+    value, judgement = agent.judge(parameters["value"], remembered.value, seen, begins)
+    worlds = worlds._replace(carry=Carry(mind, judgement))
     action = jax.vmap(distributions.sample)(act_keys, policy)
-    out = jax.vmap(environment.step)(step_keys, worlds.state, action)
+    out = _spread(jax.vmap(environment.step)(step_keys, worlds.state, action), action)
     bad_reward = ~jnp.isfinite(out.reward)
     bad_observation = ~jnp.isfinite(out.observation).all(-1)
     if mask:
         out = _end_where(bad_reward | bad_observation, out)
     collected = _Collected(
-        observation=worlds.observation,
+        value=value if agent.stretch else None,
+        moments=None if reference is None else _moments(worlds.observation - reference),
+        observation=seen,
         action=action,
         log_prob=distributions.log_prob(policy, action),
-        next_value=_value_where_truncated(agent, parameters["value"], out),
+        next_value=_value_where_truncated(agent, parameters["value"], judgement, out),
         reward=out.reward,
         terminated=out.terminated,
         truncated=out.truncated,
         bad_reward=bad_reward,
         bad_observation=bad_observation,
+        start=begins,
     )
     worlds, episodes = _advance(environment, worlds, out, reset_keys)
     return worlds, (collected, episodes)
+
+
+def _spread(out: Step, like: Array) -> Step:
+    """The same step with every part varying over the devices, also what is constant."""
+    axes = jax.typeof(like).vma
+
+    def cast(x: Array) -> Array:
+        missing = tuple(axes - jax.typeof(x).vma)
+        return jax.lax.pcast(x, missing, to="varying") if missing else x
+
+    return jax.tree.map(cast, out)
+
+
+def _moments(x: Float[Array, "block env obs"]) -> Moments:
+    """Mean and mean square around zero of one step."""
+    return Moments(x.mean((0, 1)), jnp.square(x).mean((0, 1)))
+
+
+def _whole(first: Float[Array, "1 1 obs"], steps: Moments) -> Moments:
+    """Of all steps, from those of the distances from `first`."""
+    away, square = steps.mean.mean(0), steps.variance.mean(0)
+    variance = jnp.maximum(square - jnp.square(away), 0.0)
+    return Moments(first[0, 0] + away, variance)
 
 
 def _end_where(bad: Bool[Array, "block env"], out: Step) -> Step:
@@ -148,11 +204,17 @@ def _end_where(bad: Bool[Array, "block env"], out: Step) -> Step:
     )
 
 
-def _value_where_truncated(agent: Agent, parameters: Any, out: Step) -> Array:
-    """The critic's value of the true final observation; not computed if none is."""
+def _value_where_truncated(
+    agent: Agent, parameters: Any, carry: Any, out: Step
+) -> Array:
+    """The critic's value of the true final observation; not computed if none is.
+
+    `carry` is the critic's after the step; what it would become is not kept.
+    """
+    going_on = jnp.zeros_like(out.truncated)
     return _if_any(
         out.truncated,
-        lambda: agent.value(parameters, out.observation),
+        lambda: agent.judge(parameters, carry, agent.see(out.observation), going_on)[0],
         jnp.zeros_like(out.reward),
     )
 
@@ -180,7 +242,7 @@ def _advance(
         return jax.tree.map(partial(_replace, done), fresh, current)
 
     state, observation = _if_any(done, renew, current)
-    worlds = Worlds(
+    worlds = worlds._replace(
         state=state,
         observation=observation,
         episode_return=jnp.where(done, 0.0, returns),

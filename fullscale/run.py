@@ -23,6 +23,7 @@ from fullscale.config.checks import SCHEDULED
 from fullscale.counters import Counters
 from fullscale.files import SUMMARY
 from fullscale.instruments import DECADES
+from fullscale.normalise import as_dict
 from fullscale.origin import Finished, Fresh, Plan, complain
 from fullscale.outputs import Outputs
 from fullscale.program import CHUNK, compile_program, sizes_of
@@ -125,12 +126,14 @@ def _train(
             state.learner.parameters["policy"],
             anchor_policy(state.learner),
         )
-        averaged = {} if anchor is None else {"anchor": anchor}
+        besides = {} if anchor is None else {"anchor": anchor}
+        if state.normaliser is not None:
+            besides["normaliser"] = as_dict(state.normaliser)
         write_parameters(
-            folder, jax.device_get({**state.learner.parameters, **averaged})
+            folder, jax.device_get({**state.learner.parameters, **besides})
         )
         parts = (config, program.environment, program.agent)
-        scores = evaluate(*parts, policy, anchor)
+        scores = evaluate(*parts, policy, anchor, state.normaliser)
         evaluation = {k: v.tolist() for k, v in scores.items()}
         writer.append({"evaluation": evaluation})
     finally:

@@ -18,7 +18,8 @@ from fullscale import distributions, keys
 from fullscale.agent import Agent
 from fullscale.config import ConfigError, RunConfig
 from fullscale.environments.protocol import Environment
-from fullscale.state import Learner
+from fullscale.normalise import seeing
+from fullscale.state import Learner, Normaliser
 
 EVALUATION_SEED = 20_260_306  # any fixed number; not one that a run's seeds reach
 BATCH = 4_096  # episodes at once; more are scored batch after batch
@@ -31,6 +32,7 @@ def evaluate(
     agent: Agent,
     policy: Any,
     anchor: Any = None,
+    normaliser: Normaliser | None = None,
 ) -> dict[str, np.ndarray]:
     """Score every seed's policy, and its anchor's where there is one.
 
@@ -40,6 +42,7 @@ def evaluate(
         agent: networks.
         policy: policy parameters with a leading seed axis.
         anchor: those of the average that is PPO-EWMA's proximal policy, or None.
+        normaliser: through which they see, with a leading seed axis; it stands still.
 
     Returns:
         `score` and `score_standard_error` (0 where the return is exact, NaN for one
@@ -49,9 +52,9 @@ def evaluate(
     Raises:
         ConfigError: episodes without a time limit and no exact return.
     """
-    found = _score(config, environment, agent, policy)
+    found = _score(config, environment, agent, (policy, normaliser))
     if anchor is not None:
-        averaged = _score(config, environment, agent, anchor)
+        averaged = _score(config, environment, agent, (anchor, normaliser))
         found["score_anchor"] = averaged["score"]
     return found
 
@@ -74,17 +77,20 @@ def shaped_as(policy: Any, vectors: Float[Array, "seed policy_parameter"]) -> An
 
 
 def _score(
-    config: RunConfig, environment: Environment, agent: Agent, policy: Any
+    config: RunConfig,
+    environment: Environment,
+    agent: Agent,
+    actors: tuple[Any, Normaliser | None],
 ) -> dict[str, np.ndarray]:
     if environment.exact_return is not None:
-        exact = np.asarray(jax.jit(jax.vmap(environment.exact_return))(policy))
+        exact = np.asarray(jax.jit(jax.vmap(environment.exact_return))(actors[0]))
         return {"score": exact, "score_standard_error": np.zeros_like(exact)}
     if environment.horizon is None:
         raise ConfigError(
             f"environment {environment.name!r} has neither a time limit nor an exact "
             "return, so there is nothing to score"
         )
-    returns = all_returns(environment, agent, policy, config.evaluation_episodes)
+    returns = all_returns(environment, agent, actors, config.evaluation_episodes)
     number = returns.shape[1]
     spread = (
         returns.std(axis=1, ddof=1) if number > 1 else np.full(len(returns), np.nan)
@@ -96,19 +102,32 @@ def _score(
 
 
 def all_returns(
-    environment: Environment, agent: Agent, policy: Any, number: int
+    environment: Environment,
+    agent: Agent,
+    actors: tuple[Any, Normaliser | None],
+    number: int,
 ) -> Float[np.ndarray, "seed episode"]:
-    """Returns of `number` episodes of every seed's policy, at most `BATCH` at once."""
+    """Returns of `number` episodes of every seed, at most `BATCH` at once.
+
+    Args:
+        environment: with a time limit.
+        agent: networks.
+        actors: policies, and the normaliser through which each sees, [seed, …].
+        number: episodes per seed.
+    """
 
     @partial(jax.jit, static_argnums=2)
-    def run(policies: Any, key: Array, size: int) -> Array:
-        one = partial(episode_returns, environment, agent, number=size, key=key)
-        return jax.vmap(one)(policies)
+    def run(actors: tuple[Any, Normaliser | None], key: Array, size: int) -> Array:
+        def one(policy: Any, normaliser: Normaliser | None) -> Array:
+            eyes = seeing(agent, normaliser)
+            return episode_returns(environment, eyes, policy, size, key)
+
+        return jax.vmap(one)(*actors)
 
     found = []
     for batch, first in enumerate(range(0, number, BATCH)):
         size = min(BATCH, number - first)
-        found.append(np.asarray(run(policy, evaluation_key(batch), size)))
+        found.append(np.asarray(run(actors, evaluation_key(batch), size)))
     return np.concatenate(found, axis=1)
 
 
@@ -199,18 +218,22 @@ def play(
 
 
 def one_episode(
-    environment: Environment, agent: Agent, policy: Any
+    environment: Environment,
+    agent: Agent,
+    policy: Any,
+    normaliser: Normaliser | None = None,
 ) -> tuple[Float[np.ndarray, "time obs"], Float[np.ndarray, " time"]]:
     """Observations and rewards of the first seed's first evaluation episode.
 
     Of an environment without a time limit at most `LONGEST` transitions.
     """
-    first = jax.tree.map(lambda x: x[0], policy)
+    first, eyes = jax.tree.map(lambda x: x[0], (policy, normaliser))
     times = environment.horizon or LONGEST
 
     def keep(moment: Moment) -> Moment:
         return jax.tree.map(lambda x: x[0], moment)
 
+    agent = seeing(agent, eyes)
     run = partial(play, environment, agent, number=1, times=times, look=keep)
     _, kept = jax.jit(lambda p, key: run(p, key=key))(first, evaluation_key(0))
     alive = np.asarray(kept.alive)

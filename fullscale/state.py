@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from fullscale.agent import Carry, Inputs
+
 
 class Rates(NamedTuple):
     """The knobs that are traced: changing one never recompiles."""
@@ -68,12 +70,44 @@ class Worlds(NamedTuple):
         episode_return: undiscounted reward of the episode so far.
         episode_length: transitions of the episode so far; negative to the end of one
             that began late and is not whole.
+        carry: what the networks remember of it.
+        discounted_return: of the episode so far; None where rewards are not normalised.
     """
 
     state: Any
     observation: Float[Array, "block env obs"]
     episode_return: Float[Array, "block env"]
     episode_length: Int[Array, "block env"]
+    carry: Carry = Carry((), ())
+    discounted_return: Float[Array, "block env"] | None = None
+
+    @property
+    def begins(self) -> Bool[Array, "block env"]:
+        """Where an episode begins with the next transition."""
+        return self.episode_length == 0
+
+
+class Moments(NamedTuple):
+    """Mean and variance (divided by the number) of some data."""
+
+    mean: Float[Array, "*size"]
+    variance: Float[Array, "*size"]
+
+
+class Normaliser(NamedTuple):
+    """What normalises, replicated over devices.
+
+    Attributes:
+        updates: merged so far.
+        observation: of the environments' observations, [obs]; None if they are taken
+            as they are.
+        discounted_return: of Σ γ^k r over the past of each episode; its standard
+            deviation divides rewards; None if they are taken as they are.
+    """
+
+    updates: Int[Array, ""]
+    observation: Moments | None
+    discounted_return: Moments | None
 
 
 class TrainState(NamedTuple):
@@ -86,6 +120,8 @@ class TrainState(NamedTuple):
         update: updates done.
         frozen: policies after update 1, 10, 100, … (raveled), to measure how far the
             run has come since; zeros before; None if nothing is ever measured.
+        normaliser: moments of what came before this update; None if there is nothing
+            to normalise.
     """
 
     learner: Learner
@@ -93,13 +129,14 @@ class TrainState(NamedTuple):
     key: Key[Array, ""]
     update: Int[Array, ""]
     frozen: Float[Array, "decade policy_parameter"] | None
+    normaliser: Normaliser | None = None
 
 
 class Trajectory(NamedTuple):
     """What one rollout collected.
 
     Attributes:
-        observation: before the action.
+        observation: before the action, as the agent saw it.
         action: as sampled (before any clipping by the environment).
         log_prob: log-density of the action under the behaviour policy.
         value: critic's value of `observation`.
@@ -110,6 +147,10 @@ class Trajectory(NamedTuple):
         truncated: cut by the time limit.
         bad_reward: the environment's reward was not finite.
         bad_observation: the environment's next observation was not finite.
+        start: an episode began with the transition.
+        carry: what the networks remembered before each stretch of time.
+        moments: of this device's observations before the agent's normaliser; None
+            where there is none.
     """
 
     observation: Float[Array, "time block env obs"]
@@ -122,6 +163,9 @@ class Trajectory(NamedTuple):
     truncated: Bool[Array, "time block env"]
     bad_reward: Bool[Array, "time block env"]
     bad_observation: Bool[Array, "time block env"]
+    start: Bool[Array, "time block env"]
+    carry: Carry
+    moments: Moments | None
 
 
 class Episodes(NamedTuple):
@@ -142,7 +186,8 @@ class Batch(NamedTuple):
     """Transitions as the loss sees them; leading axes [...] = any batch.
 
     Attributes:
-        observation: before the action.
+        observation: before the action, as the agent saw it; a `Stretch` of them where
+            the agent has a memory.
         action: as sampled.
         log_prob: log-density of the action under the behaviour policy.
         advantage: in units of return, or standardised.
@@ -150,7 +195,7 @@ class Batch(NamedTuple):
         value: what it said; None where the value loss is not clipped.
     """
 
-    observation: Float[Array, "*batch obs"]
+    observation: Inputs
     action: Array
     log_prob: Float[Array, "*batch"]
     advantage: Float[Array, "*batch"]
