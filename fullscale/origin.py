@@ -226,6 +226,13 @@ def check_switch(before: RunConfig, after: RunConfig) -> None:
             "normalise_observations = False should be True: the checkpoint's policy "
             "acts on standardised observations"
         )
+    if before.normalise_observations or before.normalise_rewards:
+        for key in ("normalise_observations", "normalise_rewards"):
+            if getattr(after, key) and not getattr(before, key):
+                raise ConfigError(
+                    f"{key} = True should be False: the checkpoint's running moments, "
+                    "which the new run goes on with, have none of it"
+                )
 
 
 def text_of(changes: Changes) -> str:

@@ -115,7 +115,27 @@ def read_arrays(checkpoint: Checkpoint, under: str = "") -> dict[str, np.ndarray
         if name.startswith(under) and not leaf.dtype.startswith("key")
     }
     arrays = restore(checkpoint, template)
-    return {name: np.asarray(array) for name, array in arrays.items()}
+    return {name: np.asarray(arrays[name]) for name in template}
+
+
+def host_arrays(state: Any) -> dict[str, np.ndarray]:
+    """Arrays of a state by path, without its keys."""
+    return {
+        name: np.asarray(array)
+        for name, array in by_path(state).items()
+        if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    }
+
+
+def with_arrays(state: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The state with these arrays by path, each where the state's own lies."""
+    leaves = [
+        jax.device_put(arrays[name].astype(old.dtype), old.sharding)
+        if name in arrays
+        else old
+        for name, old in by_path(state).items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
 def difference(leaves: Mapping[str, Leaf], template: Any) -> str:

@@ -6,16 +6,13 @@ to everything that was there before are zero (to other new units they are fresh)
 that each old sum gets exact zeros added at its end. Gradients reach the outgoing
 weights at once and through them everything else (the aim of Net2Net, Chen et al. 2016,
 without its copies of units, which would move together for ever).
-
-Parameters here are arrays by slash-separated path with a leading axis, the seed.
 """
-
-from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-Arrays = Mapping[str, np.ndarray]
+from fullscale.arrays import Arrays, join, split
+
 GATES = 3  # blocks side by side in the arrays of a GRU layer
 
 
@@ -63,29 +60,6 @@ def _is_packed(name: str) -> bool:
 def _apart(array: np.ndarray, gates: int) -> np.ndarray:
     """[seed, …, gates·width] → [seed, …, gates, width]."""
     return array.reshape(*array.shape[:-1], gates, array.shape[-1] // gates)
-
-
-def split(
-    vector: Float[np.ndarray, "seed parameter"], like: Arrays
-) -> dict[str, np.ndarray]:
-    """A ravelled tree taken apart: path → array, in the shapes of `like`.
-
-    Raises:
-        ValueError: the vector has another length than the arrays together.
-    """
-    sizes = [array[0].size for array in like.values()]
-    if vector.shape[1] != sum(sizes):
-        raise ValueError(f"{vector.shape[1]} parameters instead of {sum(sizes)}")
-    parts = np.split(vector, np.cumsum(sizes)[:-1], axis=1)
-    return {
-        name: part.reshape(array.shape)
-        for (name, array), part in zip(like.items(), parts, strict=True)
-    }
-
-
-def join(arrays: Arrays) -> Float[np.ndarray, "seed parameter"]:
-    """The inverse of `split`: all arrays as one vector per seed, in their order."""
-    return np.concatenate([a.reshape(len(a), -1) for a in arrays.values()], axis=1)
 
 
 def widen_vector(
