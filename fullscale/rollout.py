@@ -12,6 +12,7 @@ from fullscale import distributions, keys
 from fullscale.agent import Agent, Carry
 from fullscale.environments.protocol import Environment, Step
 from fullscale.state import Episodes, Moments, Trajectory, Worlds
+from fullscale.varying import as_varying
 
 # Length at the start of an episode that began late: negative to its end.
 NOT_WHOLE = -(2**31)
@@ -148,7 +149,8 @@ def _step(
     value, judgement = agent.judge(parameters["value"], remembered.value, seen, begins)
     worlds = worlds._replace(carry=Carry(mind, judgement))
     action = jax.vmap(distributions.sample)(act_keys, policy)
-    out = _spread(jax.vmap(environment.step)(step_keys, worlds.state, action), action)
+    out = jax.vmap(environment.step)(step_keys, worlds.state, action)
+    out = jax.tree.map(lambda part: as_varying(part, action), out)  # also constants
     bad_reward = ~jnp.isfinite(out.reward)
     bad_observation = ~jnp.isfinite(out.observation).all(-1)
     if mask:
@@ -169,17 +171,6 @@ def _step(
     )
     worlds, episodes = _advance(environment, worlds, out, reset_keys)
     return worlds, (collected, episodes)
-
-
-def _spread(out: Step, like: Array) -> Step:
-    """The same step with every part varying over the devices, also what is constant."""
-    axes = jax.typeof(like).vma
-
-    def cast(x: Array) -> Array:
-        missing = tuple(axes - jax.typeof(x).vma)
-        return jax.lax.pcast(x, missing, to="varying") if missing else x
-
-    return jax.tree.map(cast, out)
 
 
 def _moments(x: Float[Array, "block env obs"]) -> Moments:
