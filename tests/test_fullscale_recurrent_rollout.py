@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fullscale.agent import Agent, Stretch
+from fullscale import instruments
+from fullscale.agent import Agent, Carry, Stretch
 from fullscale.batch import make_batch, rows, stretches
 from fullscale.config import RunConfig
 from fullscale.distributions import log_prob
@@ -23,11 +24,12 @@ TIME, ENVS, STRETCH = 15, 6, 5  # T ≠ N ≠ 256, one environment per block
 BLOCKS = jnp.arange(ENVS)
 
 
-def config_of(network: str) -> RunConfig:
+def config_of(network: str, precision: str) -> RunConfig:
     recurrent = {"segment_length": STRETCH} if network == "gru" else {}
     return preset(
         "reacher", 10**6, num_envs=ENVS, rollout_length=TIME, minibatch_size=30,
-        network=network, hidden_sizes=(5, 4), **recurrent,
+        network=network, hidden_sizes=(5, 4), compute_precision=precision,
+        storage_precision=precision, **recurrent,
     )  # fmt: skip
 
 
@@ -41,9 +43,9 @@ class Collected(NamedTuple):
 
 
 @functools.cache
-def collected(network: str) -> Collected:
+def collected(network: str, precision: str = "full") -> Collected:
     """The second of two rollouts, so that its first carry is not zero."""
-    config, environment = config_of(network), wander()
+    config, environment = config_of(network, precision), wander()
     agent = make_agent(config, environment)
     drawn = agent.init(jax.random.key(0))
     parameters = jax.tree.map(
@@ -126,22 +128,48 @@ def test_replaying_step_after_step_gives_what_was_stored(network: str) -> None:
             )
 
 
-@pytest.mark.parametrize("network", ["gru", "mlp"])
-def test_a_batch_with_unchanged_parameters_has_ratio_one(network: str) -> None:
-    """T1: 1e-5 of stored log-densities; exactly when recomputed at the same shapes."""
-    one = collected(network)
-    batch = one.batch
+def replayed(one: Collected) -> tuple[np.ndarray, np.ndarray]:
+    """Log-densities and values of the batch, as the first minibatch has them."""
 
     @jax.jit
     def replay() -> tuple:
-        policy = one.agent.policy(one.parameters["policy"], batch.observation)
-        value = one.agent.value(one.parameters["value"], batch.observation)
-        return log_prob(policy, batch.action), value
+        policy = one.agent.policy(one.parameters["policy"], one.batch.observation)
+        value = one.agent.value(one.parameters["value"], one.batch.observation)
+        return log_prob(policy, one.batch.action), value
 
     again, value = replay()
-    np.testing.assert_allclose(again, batch.log_prob, atol=1e-5)
-    np.testing.assert_allclose(value, batch.target - batch.advantage, atol=1e-5)
     np.testing.assert_array_equal(again, replay()[0])
+    return np.asarray(again), np.asarray(value)
+
+
+@pytest.mark.parametrize("precision", ["full", "bfloat16"])
+@pytest.mark.parametrize("network", ["gru", "mlp"])
+def test_a_batch_with_unchanged_parameters_has_ratio_one(
+    network: str, precision: str
+) -> None:
+    """T1: 1e-5 of stored log-densities; exactly when recomputed at the same shapes."""
+    one = collected(network, precision)
+    again, value = replayed(one)
+    np.testing.assert_allclose(again, one.batch.log_prob, atol=1e-5)
+    np.testing.assert_allclose(value, one.batch.target - one.batch.advantage, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["gru", "mlp"])
+def test_the_policy_acts_on_what_is_stored(network: str) -> None:
+    """Negative control: at full precision the observations were others."""
+    one = collected(network, "bfloat16")
+    stored = one.trajectory.observation
+    assert stored.dtype == jnp.bfloat16
+    assert stored.nbytes * 2 == collected(network).trajectory.observation.nbytes
+    state, _ = one.before.state
+    exact = one.trajectory.observation[0].astype(jnp.float32)
+    assert (np.asarray(exact) != np.asarray(state)).any()
+    seen = one.batch.observation
+    moved = jax.tree.map(
+        lambda x: x if x.dtype == bool else x * jnp.asarray(1.004, x.dtype), seen
+    )
+    again, _ = replayed(one._replace(batch=one.batch._replace(observation=moved)))
+    assert np.abs(again - np.asarray(one.batch.log_prob)).max() > 1e-4
 
 
 def test_values_of_the_end_do_not_touch_the_memory() -> None:
@@ -193,6 +221,31 @@ def test_rows_are_stretches_of_one_environment_each() -> None:
     carry = np.asarray(rows(x[::3]))
     np.testing.assert_array_equal(carry, cut[:, 0])
     np.testing.assert_array_equal(stretches(x, 1)[:, 0], rows(x))
+
+
+def test_the_meters_halves_are_even_and_odd_environments_with_their_memories() -> None:
+    """The split-half meter cuts stretches as it cuts transitions."""
+    config = preset(
+        "reacher", 10**6, num_envs=8, rollout_length=6, minibatch_size=24,
+        network="gru", segment_length=3,
+    )  # fmt: skip
+    blocks = config.num_blocks
+    assert config.can_be_halved
+    time, block, env = np.meshgrid(
+        np.arange(6), np.arange(blocks), np.arange(8 // blocks), indexing="ij"
+    )
+    x = jnp.asarray(1000 * env + 10 * block + time, float)
+    cut = stretches(x, 3)
+    stretch = Stretch(cut[..., None], cut > 0, Carry(rows(x[::3])[:, None], ()))
+    batch = Batch(stretch, cut, cut, cut, cut, None)
+    halves = instruments.split(config, batch, blocks)
+    for half in range(2):
+        kept = np.asarray(halves.log_prob[half])
+        assert set((kept // 1000 % 2).ravel()) == {half}
+        first = halves.observation.carry.policy[half, :, 0]
+        np.testing.assert_array_equal(first, kept[:, 0])
+    together = np.sort(np.asarray(halves.log_prob).ravel())
+    np.testing.assert_array_equal(together, np.sort(np.asarray(x).ravel()))
 
 
 def test_carries_of_stretches_are_those_on_the_way() -> None:

@@ -55,7 +55,13 @@ class Setup(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def setup(config: RunConfig, devices: int = 1, capacity: int = 4) -> Setup:
     """Compile (lazily) a configuration for so many devices."""
-    environment = make_environment(config)
+    return setup_in(make_environment(config), config, devices, capacity)
+
+
+def setup_in(
+    environment: Environment, config: RunConfig, devices: int = 1, capacity: int = 4
+) -> Setup:
+    """The same in an environment that has no name in the configuration."""
     agent = make_agent(config, environment)
     grid = mesh.make_mesh(devices, config.num_seeds)
     return Setup(
