@@ -109,7 +109,7 @@ def attach(
     """The log with TensorBoard, and wandb if a project is named.
 
     Args:
-        writer: the run's log, open.
+        writer: the run's log, open; closed if this fails.
         folder: the run folder.
         config: how long the run is.
         transitions: that an earlier process made; curves go on after them.
@@ -120,9 +120,17 @@ def attach(
         StorageError: wandb refuses the run.
         OSError: the folder cannot be written.
     """
-    sinks: list[Sink] = [TensorBoard(folder, transitions)]
-    if wandb:
-        sinks.append(Wandb(folder, config, wandb))
+    sinks: list[Sink] = []
+    try:
+        if wandb:
+            sinks.append(Wandb(folder, config, wandb))
+        sinks.append(TensorBoard(folder, transitions))
+    except BaseException:
+        with contextlib.ExitStack() as stack:
+            stack.callback(writer.close)
+            for sink in sinks:
+                stack.callback(sink.close)
+        raise
     stride = max(1, math.ceil(config.updates / POINTS))
     return Log(writer, sinks, stride, transitions)
 
