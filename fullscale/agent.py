@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from fullscale.distributions import Distribution
-from fullscale.precision import to_bfloat16
+from fullscale.precision import pack
 
 Parameters = dict  # {"policy": ..., "value": ...}: PyTrees of arrays
 
@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
         carry: of the policy that acted, before the first transition.
     """
 
-    observation: Float[Array, "row time obs"]
+    observation: Shaped[Array, "row time obs"]
     start: Bool[Array, "row time"]
     carry: Carry
 
@@ -73,8 +73,8 @@ class Agent:
 
 
 def seer(storage_precision: str) -> Callable[[Array], Array]:
-    """`Agent.see` at this precision: the identity, or bfloat16."""
-    return to_bfloat16 if storage_precision == "bfloat16" else _same
+    """`Agent.see` at this precision: the identity, or bfloat16, packed."""
+    return pack if storage_precision == "bfloat16" else _same
 
 
 def _same(observation: Array) -> Array:

@@ -2,12 +2,14 @@
 
 A number is rounded to bfloat16 (8 bits of mantissa) by `reduce_precision`, which a
 compiler has to carry out; a conversion there and back it may leave out, and then one
-program acts on numbers that another one has not seen.
+program acts on numbers that another one has not seen. What is stored is stored as bit
+patterns: where a processor has no bfloat16, XLA moves arrays of it about in single
+precision, which takes more memory than no rounding at all.
 """
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped, UInt16
 
 from fullscale.varying import as_varying
 
@@ -19,8 +21,18 @@ def to_bfloat16(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jax.lax.reduce_precision(x, _EXPONENT, _MANTISSA).astype(jnp.bfloat16)
 
 
-def full(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The same numbers in JAX's default float."""
+def pack(x: Float[Array, "*shape"]) -> UInt16[Array, "*shape"]:
+    """The upper halves of the bit patterns of the nearest bfloat16 numbers."""
+    rounded = jax.lax.reduce_precision(x, _EXPONENT, _MANTISSA).astype(jnp.float32)
+    bits = jax.lax.bitcast_convert_type(rounded, jnp.uint32)
+    return (bits >> 16).astype(jnp.uint16)
+
+
+def full(x: Shaped[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The same numbers in JAX's default float; packed ones are unpacked."""
+    if x.dtype == jnp.uint16:
+        bits = x.astype(jnp.uint32) << 16
+        x = jax.lax.bitcast_convert_type(bits, jnp.float32)
     return x.astype(jnp.result_type(float))
 
 

@@ -1,12 +1,13 @@
 """Collecting: T steps of every environment under the behaviour policy."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from fullscale import distributions, keys
 from fullscale.agent import Agent, Carry
@@ -16,6 +17,9 @@ from fullscale.varying import as_varying
 
 # Length at the start of an episode that began late: negative to its end.
 NOT_WHOLE = -(2**31)
+VALUES_AT_ONCE = (
+    65_536  # transitions of a device to which the critic is applied at once
+)
 
 
 def start_worlds(
@@ -59,7 +63,7 @@ class _Collected(NamedTuple):
 
     value: Float[Array, "block env"] | None
     moments: Moments | None
-    observation: Float[Array, "block env obs"]
+    observation: Shaped[Array, "block env obs"]
     action: Array
     log_prob: Float[Array, "block env"]
     next_value: Float[Array, "block env"]
@@ -122,12 +126,26 @@ def rollout(  # noqa: PLR0913
     worlds, (carry, collected) = jax.lax.scan(stretch, worlds, times)
     steps, episodes = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), collected)
     if not agent.stretch:
-        value = agent.value(parameters["value"], steps.observation)
+        value = _values(agent, parameters["value"], steps.observation)
         steps = steps._replace(value=value)
     if watch:
         steps = steps._replace(moments=_whole(first, steps.moments))
     trajectory = Trajectory(carry=carry, **steps._asdict())
     return worlds, trajectory, Episodes(*(x.sum() for x in episodes))
+
+
+def _values(
+    agent: Agent, parameters: Any, observation: Shaped[Array, "time block env obs"]
+) -> Float[Array, "time block env"]:
+    """The critic's values, of all steps at once while that needs little memory."""
+    length, *batch, _ = observation.shape
+    most = max(1, VALUES_AT_ONCE // math.prod(batch))
+    at_once = max(d for d in range(1, length + 1) if length % d == 0 and d <= most)
+    if at_once == length:
+        return agent.value(parameters, observation)
+    cut = observation.reshape(-1, at_once, *observation.shape[1:])
+    value = jax.lax.map(partial(agent.value, parameters), cut)
+    return value.reshape(length, *batch)
 
 
 def _step(

@@ -6,7 +6,7 @@ block), `batch` (transitions of a minibatch), `obs`, `action`.
 
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from fullscale.agent import Carry, Inputs
 
@@ -153,7 +153,7 @@ class Trajectory(NamedTuple):
             where there is none.
     """
 
-    observation: Float[Array, "time block env obs"]
+    observation: Shaped[Array, "time block env obs"]
     action: Array
     log_prob: Float[Array, "time block env"]
     value: Float[Array, "time block env"]

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fullscale.config import ConfigError
 from fullscale.environments import make_environment
 from fullscale.network import make_agent
-from fullscale.precision import bfloat16_product, to_bfloat16
+from fullscale.precision import bfloat16_product, full, pack, to_bfloat16
 from fullscale.presets import preset
 from tests.support.trainer import SMALL_REACHER
 
-rounded = jax.jit(to_bfloat16)
+rounded, packed = jax.jit(to_bfloat16), jax.jit(pack)
 finite = hnp.arrays(
     np.float32,
     (7,),
@@ -32,6 +33,15 @@ def test_rounding_is_to_the_nearest_and_idempotent(x: np.ndarray) -> None:
     np.testing.assert_array_equal(got, x.astype(ml_dtypes.bfloat16))
     np.testing.assert_allclose(got.astype(np.float64), x, rtol=2.0**-8, atol=1e-37)
     np.testing.assert_array_equal(rounded(got.astype(np.float32)), got)
+    stored = packed(jnp.asarray(x))
+    assert stored.dtype == jnp.uint16
+    np.testing.assert_array_equal(full(stored), got.astype(np.float32))
+    np.testing.assert_array_equal(full(jnp.asarray(x)), x)
+
+
+def test_what_is_not_finite_stays_so_when_stored() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
+    np.testing.assert_array_equal(full(packed(jnp.asarray(x))), x)
 
 
 def test_rounding_is_not_left_out_on_the_way_back() -> None:
@@ -81,12 +91,20 @@ def test_parameters_and_outputs_keep_full_precision(network: str) -> None:
     parameters = agent.init(jax.random.key(0))
     assert {p.dtype for p in jax.tree.leaves(parameters)} == {jnp.dtype("float32")}
     seen = agent.see(jax.random.normal(jax.random.key(1), (5, 8)))
-    assert seen.dtype == jnp.bfloat16
+    assert seen.dtype == jnp.uint16
     carry, start = agent.carry((5,)), jnp.ones(5, bool)
     policy, _ = jax.jit(agent.act)(parameters["policy"], carry.policy, seen, start)
     value, _ = jax.jit(agent.judge)(parameters["value"], carry.value, seen, start)
-    full, _ = jax.jit(same.act)(parameters["policy"], carry.policy, seen, start)
+    plain, _ = jax.jit(same.act)(parameters["policy"], carry.policy, seen, start)
     assert policy.mean.dtype == value.dtype == jnp.float32
-    difference = np.abs(np.asarray(policy.mean - full.mean)).max()
-    assert 0 < difference < 0.02 * np.abs(np.asarray(full.mean)).max()
-    assert preset("reacher", 10**6).compute_precision == "full"
+    difference = np.abs(np.asarray(policy.mean - plain.mean)).max()
+    assert 0 < difference < 0.02 * np.abs(np.asarray(plain.mean)).max()
+    exact = full(seen)
+    near = exact * (1.0 + 2.0**-10)  # rounds to the same: the first product does so too
+    again, _ = jax.jit(agent.act)(parameters["policy"], carry.policy, near, start)
+    np.testing.assert_array_equal(again.mean, policy.mean)
+
+
+def test_half_precision_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="should be 'full' with network = 'linear'"):
+        preset("lqr", 10**6, compute_precision="bfloat16")

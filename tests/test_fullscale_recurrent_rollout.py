@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from fullscale import instruments
+from fullscale import rollout as rollout_module
 from fullscale.agent import Agent, Carry, Stretch
 from fullscale.batch import make_batch, rows, stretches
 from fullscale.config import RunConfig
 from fullscale.distributions import log_prob
 from fullscale.network import make_agent
+from fullscale.precision import full
 from fullscale.presets import preset
 from fullscale.rollout import rollout, start_worlds
 from fullscale.schedule import rates as scheduled
@@ -159,14 +161,14 @@ def test_the_policy_acts_on_what_is_stored(network: str) -> None:
     """Negative control: at full precision the observations were others."""
     one = collected(network, "bfloat16")
     stored = one.trajectory.observation
-    assert stored.dtype == jnp.bfloat16
     assert stored.nbytes * 2 == collected(network).trajectory.observation.nbytes
     state, _ = one.before.state
-    exact = one.trajectory.observation[0].astype(jnp.float32)
-    assert (np.asarray(exact) != np.asarray(state)).any()
-    seen = one.batch.observation
-    moved = jax.tree.map(
-        lambda x: x if x.dtype == bool else x * jnp.asarray(1.004, x.dtype), seen
+    assert (np.asarray(full(stored[0])) != np.asarray(state)).any()
+    moved = jax.tree.map(  # the next number of half precision, away from zero
+        lambda x: (
+            x + jnp.asarray(x.dtype == jnp.uint16, x.dtype) if x.dtype != bool else x
+        ),
+        one.batch.observation,
     )
     again, _ = replayed(one._replace(batch=one.batch._replace(observation=moved)))
     assert np.abs(again - np.asarray(one.batch.log_prob)).max() > 1e-4
@@ -263,6 +265,18 @@ def test_transitions_of_feed_forward_networks_have_no_time_axis() -> None:
     one = collected("mlp")
     assert one.batch.observation.shape == (ENVS * TIME, 2)
     assert jax.tree.leaves((one.worlds.carry, one.trajectory.carry)) == []
+
+
+@pytest.mark.parametrize("most", [1, 20, 30, 10**6])
+def test_values_of_parts_are_those_of_all_steps(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = collected("mlp")
+    monkeypatch.setattr(rollout_module, "VALUES_AT_ONCE", most)
+    value = jax.jit(functools.partial(rollout_module._values, one.agent))(
+        one.parameters["value"], one.trajectory.observation
+    )
+    np.testing.assert_allclose(value, one.trajectory.value, rtol=1e-6, atol=1e-6)
 
 
 def moments_watched(offset: float) -> Any:

@@ -124,6 +124,11 @@ def _check_unused(config: Any) -> None:
             f"momentum = {config.momentum} should be 0 with optimiser = "
             f"{config.optimiser!r}; Adam's is adam_beta1"
         )
+    if config.compute_precision != "full" and config.network == "linear":
+        raise ConfigError(
+            f"compute_precision = {config.compute_precision!r} should be 'full' with "
+            "network = 'linear'; only hidden layers are computed in half precision"
+        )
     if config.segment_length and config.network != "gru":
         raise ConfigError(
             f"segment_length = {config.segment_length} should be 0 with network = "

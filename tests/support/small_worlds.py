@@ -65,3 +65,18 @@ def wander() -> Environment:
         return state[0], time
 
     return Environment("wander", 2, Box(1), LIMIT, reset, step, elapse)
+
+
+def wide(size: int) -> Environment:
+    """Observations of many numbers, and nothing to do."""
+
+    def reset(key: PRNGKeyArray, number: int) -> tuple[Any, Array]:
+        time = jnp.zeros(number, jnp.int32)
+        return time, jax.random.normal(key, (number, size))
+
+    def step(key: PRNGKeyArray, state: Any, action: Int[Array, " env"]) -> Step:
+        x = jax.random.normal(key, (*state.shape, size))
+        never = jnp.zeros_like(state, bool)
+        return Step(state + 1, x, action.astype(x.dtype), never, never)
+
+    return Environment("wide", size, Discrete(2), None, reset, step)
