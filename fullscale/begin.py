@@ -1,7 +1,8 @@
 """A run's first state and its log, opened: as its plan says."""
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,14 +101,24 @@ def _go_on(
         state = snapshot.restore(checkpoint, wanted)
         counters = checkpoint.counters
     log = RunWriter.reopen(run, counters.updates)
-    log.append({"resumed": _note(plan, config, counters, devices, code_version)})
-    log.sync()
-    if plan.changes:
-        write_config(run, config)
-    for name in (SUMMARY, PARAMETERS):  # of a run that was finished
-        (run / name).unlink(missing_ok=True)
-    checkpoints.clean(run, checkpoint, complain)
+    with _closing_on_error(log):
+        log.append({"resumed": _note(plan, config, counters, devices, code_version)})
+        log.sync()
+        if plan.changes:
+            write_config(run, config)
+        for name in (SUMMARY, PARAMETERS):  # of a run that was finished
+            (run / name).unlink(missing_ok=True)
+        checkpoints.clean(run, checkpoint, complain)
     return Beginning(log, state, counters)
+
+
+@contextlib.contextmanager
+def _closing_on_error(log: RunWriter) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        log.close()
+        raise
 
 
 def _note(
@@ -176,11 +187,8 @@ def _start_from(
     """A new run whose first checkpoint, of update 0, is written at once."""
     state, about = switch.start(plan, config, devices)
     log = _new_log(config, run, code_version, {"parent": about})
-    try:
+    with _closing_on_error(log):
         snapshot.save(
             run, config, state, Counters(), devices=devices, code_version=code_version
         )
-    except BaseException:
-        log.close()
-        raise
     return Beginning(log, state, Counters())
