@@ -61,7 +61,8 @@ class Pace:
         kl = np.asarray(row["outer_kl"], dtype=float)
         self._transitions += samples
         self._kl += float(kl.mean())
-        self._meter_seconds += float(row.get("meter_seconds") or 0.0)
+        cost = row.get("meter_seconds", math.nan)
+        self._meter_seconds += 0.0 if math.isnan(cost) else cost
 
     @property
     def transitions_per_second(self) -> float:
