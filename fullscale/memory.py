@@ -16,10 +16,10 @@ from jaxtyping import Array
 
 from fullscale import keys, mesh
 from fullscale.agent import Agent
+from fullscale.batch import make_batch
 from fullscale.config import ConfigError, RunConfig
 from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment
-from fullscale.iteration import make_batch
 from fullscale.loss import DEVICE
 from fullscale.network import make_agent
 from fullscale.program import CHUNK, compile_program, sizes_of, template
@@ -128,7 +128,7 @@ def _collect(
     parameters = state.learner.parameters
     worlds, trajectory, _ = rollout(
         environment, agent, parameters, state.worlds, state.key, blocks,
-        config.rollout_length,
+        config.rollout_length, watch=config.normalise_observations,
     )  # fmt: skip
     return trajectory, make_batch(config, agent, parameters, trajectory, worlds, now)
 

@@ -22,6 +22,7 @@ from fullscale.environments.protocol import Environment
 from fullscale.iteration import Metrics, iteration, start
 from fullscale.loss import DEVICE
 from fullscale.network import Agent
+from fullscale.shares import check, fits
 from fullscale.state import Rates, TrainState, Worlds
 
 SEED = "seed"  # mesh axis over which seeds are spread
@@ -35,10 +36,13 @@ def choose_devices(config: RunConfig, wanted: int | None) -> int:
     """How many devices to use: `wanted`, or the most that divide the blocks.
 
     Raises:
-        ConfigError: `wanted` devices do not exist or do not divide the blocks.
+        ConfigError: `wanted` devices do not exist or do not divide the blocks, or no
+            number of them fits.
     """
     available = jax.device_count()
     fitting = [d for d in range(1, available + 1) if fits(config, d)]
+    if not fitting:
+        check(config, available)
     if wanted is None:
         return fitting[-1]
     if wanted not in fitting:
@@ -47,12 +51,6 @@ def choose_devices(config: RunConfig, wanted: int | None) -> int:
             f"devices for {config.num_seeds} seeds of {config.num_blocks} blocks each"
         )
     return wanted
-
-
-def fits(config: RunConfig, devices: int) -> bool:
-    """Whether so many devices share the seeds and blocks evenly."""
-    per_seed = devices // math.gcd(devices, config.num_seeds)
-    return config.num_blocks % per_seed == 0
 
 
 def make_mesh(devices: int, num_seeds: int = 1) -> Mesh:
