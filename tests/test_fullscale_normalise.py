@@ -1,5 +1,8 @@
 """Running moments against numpy in double precision over everything seen so far."""
 
+import functools
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fullscale import mesh, normalise
+from fullscale import mesh, normalise, snapshot, summary
 from fullscale.config import ConfigError, RunConfig
 from fullscale.environments import make_environment
 from fullscale.loss import DEVICE
 from fullscale.network import make_agent
 from fullscale.normalise import Moments, Normaliser
 from fullscale.presets import preset
+from fullscale.score import evaluate
+from tests.support.small_worlds import wander
 
 merge = jax.jit(normalise.merge)
 OBS = 3
@@ -140,13 +145,43 @@ def test_nothing_is_kept_where_nothing_is_normalised() -> None:
     assert normalise.from_dict({}) is None
 
 
+def two_seeds(**changes: object) -> Normaliser:
+    """What a state holds after some updates, with a leading seed axis."""
+    normaliser = normalise.start(config_of(**changes), 2)
+    assert normaliser is not None
+    draw = lambda x: jnp.arange(1, 2 * x.size + 1, dtype=x.dtype).reshape(2, *x.shape)  # noqa: E731
+    return jax.tree.map(draw, normaliser)
+
+
 @pytest.mark.parametrize("which", ["normalise_observations", "normalise_rewards"])
-def test_written_and_read_back(which: str) -> None:
-    normaliser = normalise.start(config_of(**{which: True}), OBS)
+def test_written_and_read_back(which: str, tmp_path: Path) -> None:
+    """Through the parameters' file, and by the paths that checkpoints have."""
+    normaliser = two_seeds(**{which: True})
     written = normalise.as_dict(normaliser)
     assert len(written) == 2
-    again = normalise.from_dict(written)
-    jax.tree.map(np.testing.assert_array_equal, again, normaliser)
+    summary.write_parameters(tmp_path, {"policy": {}, "normaliser": written})
+    read = summary.read_parameters(tmp_path)["normaliser"]
+    by_path = snapshot.by_path(jax.device_get({"normaliser": normaliser}))
+    for found in (read, summary.nested(by_path)["normaliser"]):
+        again = normalise.from_dict(found)
+        jax.tree.map(np.testing.assert_array_equal, again, normaliser)
+
+
+def test_scores_are_of_policies_that_see_through_their_own_normaliser() -> None:
+    """Seed by seed the same as behind that seed's moments, which stay what they are."""
+    environment, config = wander(), config_of(hidden_sizes=(4,), evaluation_episodes=8)
+    agent = make_agent(config, environment)
+    policy = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 2))["policy"]
+    policy = jax.tree.map(lambda p: p + 0.3, policy)
+    normaliser = two_seeds(normalise_observations=True)
+    score = evaluate(config, environment, agent, policy, None, normaliser)["score"]
+    plain = evaluate(config, environment, agent, policy)["score"]
+    assert (score != plain).all()
+    for seed in range(2):
+        pick = functools.partial(jax.tree.map, lambda x, s=seed: x[s : s + 1])
+        eyes = normalise.seeing(agent, jax.tree.map(lambda x, s=seed: x[s], normaliser))
+        alone = evaluate(config, environment, eyes, pick(policy))["score"]
+        np.testing.assert_allclose(alone, score[seed], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
