@@ -96,7 +96,7 @@ def measure(config: RunConfig, devices: int) -> Memory:
     agent = make_agent(config, environment)
     parts = (config, environment, agent)
     axes = (AxisType.Auto, AxisType.Auto)
-    grid: Any = AbstractMesh((1, part.devices_per_seed), (mesh.SEED, DEVICE), axes)
+    grid = AbstractMesh((1, part.devices_per_seed), (mesh.SEED, DEVICE), axes)
     first = jax.eval_shape(lambda: keys.base_keys(0, 1))
     states = jax.eval_shape(mesh.compile_start(*parts, grid), first)
     found: dict[str, int] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 from jaxtyping import Array, Int
 
 from fullscale.config import ConfigError, RunConfig
@@ -65,9 +65,15 @@ def make_mesh(devices: int, num_seeds: int = 1) -> Mesh:
 
 
 def compile_start(
-    config: RunConfig, environment: Environment, agent: Agent, mesh: Mesh
+    config: RunConfig,
+    environment: Environment,
+    agent: Agent,
+    mesh: Mesh | AbstractMesh,
 ) -> Callable[[Array], TrainState]:
-    """Jitted: base keys [seed] → states with a leading seed axis."""
+    """Jitted: base keys [seed] → states with a leading seed axis.
+
+    Under an abstract mesh for shapes only.
+    """
 
     def begin(keys: Array) -> TrainState:
         one = partial(start, config, environment, agent, blocks=_blocks(config, mesh))
@@ -144,7 +150,7 @@ def state_spec() -> TrainState:
     )
 
 
-def _blocks(config: RunConfig, mesh: Mesh) -> Int[Array, " block"]:
+def _blocks(config: RunConfig, mesh: Mesh | AbstractMesh) -> Int[Array, " block"]:
     """Global indices of this device's blocks."""
     own = config.num_blocks // mesh.shape[DEVICE]
     return jax.lax.axis_index(DEVICE) * own + np.arange(own)
