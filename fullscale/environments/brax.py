@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fullscale.config import ConfigError, RunConfig
 from fullscale.environments.protocol import Box, Environment, Step
+from fullscale.opaque import opaque
 
 PREFIX = "brax/"
 HORIZON = 1000
@@ -50,9 +51,10 @@ def make(config: RunConfig) -> Environment:
             f"observes {observation}"
         )
     action = Box(env.action_size, -1.0, 1.0)
+    begin, advance = opaque(jax.vmap(env.reset)), opaque(jax.vmap(env.step))
 
     def reset(key: PRNGKeyArray, number: int) -> tuple[Clocked, Array]:
-        inner = jax.vmap(env.reset)(jax.random.split(key, number))
+        inner = begin(jax.random.split(key, number))
         return Clocked(inner, jnp.zeros(number, jnp.int32)), inner.obs
 
     def step(
@@ -60,7 +62,7 @@ def make(config: RunConfig) -> Environment:
     ) -> Step:
         del key  # Brax is deterministic, or keeps keys of its own
         clipped = jnp.clip(raw, action.low, action.high)
-        out = jax.vmap(env.step)(state.inner, clipped)
+        out = advance(state.inner, clipped)
         out = jax.tree.map(lambda new, old: new.astype(old.dtype), out, state.inner)
         following = Clocked(out, state.time + 1)
         terminated = out.done > 0
