@@ -64,7 +64,7 @@ def _apart(array: np.ndarray, gates: int) -> np.ndarray:
 
 def widen_vector(
     vector: Float[np.ndarray, "seed parameter"], old: Arrays, fresh: Arrays
-) -> Float[np.ndarray, "seed parameter"]:
+) -> Float[np.ndarray, "seed wide_parameter"]:
     """A ravelled tree of the shapes of `old`, widened.
 
     Args:

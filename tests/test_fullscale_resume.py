@@ -34,11 +34,12 @@ EVERY = Outputs(checkpoint_interval=3)
 # Programs that other test files have compiled, and one whose state holds everything.
 LQR, BANDIT = SMALL_LQR, SMALL_BANDIT
 FULL = dataclasses.replace(
-    SMALL_REACHER, budget=16 * 256, network="gru", segment_length=8, num_seeds=2,
-    com=8.0, final_com=2.0, outer_momentum=0.3, outer_learning_rate=0.7,
-    final_learning_rate=0.0, normalise_observations=True, normalise_rewards=True,
-    meter_interval=0, target_kl=0.01,
+    SMALL_REACHER, budget=16 * 256, num_seeds=2, com=8.0, final_com=2.0,
+    outer_momentum=0.3, outer_learning_rate=0.7, final_learning_rate=0.0,
+    normalise_observations=True, normalise_rewards=True, meter_interval=0,
+    target_kl=0.01,
 )  # fmt: skip
+MEMORY = dataclasses.replace(FULL, network="gru", segment_length=8, meter_interval=5)
 
 
 class Stop(Exception):
@@ -123,7 +124,11 @@ def halfway(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     return get
 
 
-@pytest.mark.parametrize("config", [FULL, LQR, BANDIT], ids=["full", "lqr", "bandit"])
+@pytest.mark.parametrize(
+    "config",
+    [FULL, LQR, BANDIT, pytest.param(MEMORY, marks=pytest.mark.slow)],
+    ids=["full", "lqr", "bandit", "memory"],
+)
 def test_stopped_and_resumed_equals_not_stopped(
     config: RunConfig, tmp_path: Path, whole: Callable
 ) -> None:
