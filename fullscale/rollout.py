@@ -158,8 +158,8 @@ def _step(
     reference: Float[Array, "1 1 obs"] | None,
     mask: bool,
 ) -> tuple[Worlds, tuple[_Collected, Episodes]]:
-    act_keys, step_keys, reset_keys = jnp.moveaxis(
-        jax.vmap(lambda k: jax.random.split(k, 3))(block_keys), 1, 0
+    act_keys, step_keys, reset_keys = jax.vmap(lambda k: tuple(jax.random.split(k, 3)))(
+        block_keys
     )
     seen, begins = agent.see(worlds.observation), worlds.begins
     remembered = worlds.carry
@@ -247,7 +247,8 @@ def _advance(
     current = (out.state, out.observation)
 
     def renew() -> Any:
-        fresh = jax.vmap(environment.reset, (0, None))(reset_keys, done.shape[1])
+        once = jax.random.clone(reset_keys)  # `_if_any` turns at most once
+        fresh = jax.vmap(environment.reset, (0, None))(once, done.shape[1])
         return jax.tree.map(partial(_replace, done), fresh, current)
 
     state, observation = _if_any(done, renew, current)
