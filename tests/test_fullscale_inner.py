@@ -1,0 +1,178 @@
+"""The inner loop on `bandit`: where the anchor is, and where the KL stop acts."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from fullscale import schedule
+from fullscale.config import RunConfig
+from fullscale.environments import make_environment
+from fullscale.iteration import _learning
+from fullscale.loss import DEVICE, loss
+from fullscale.network import make_agent
+from fullscale.presets import preset
+from fullscale.shuffle import minibatch_rows
+from fullscale.state import Anchor, Batch, Learner, Rates
+from fullscale.update import inner_loop, start_learner
+
+CONFIG = preset(
+    "bandit", 64, num_envs=64, minibatch_size=16, update_epochs=2, meter_interval=0
+)
+BLOCKS = jnp.arange(CONFIG.num_blocks)
+
+
+def rates(config: RunConfig = CONFIG, **changes: float) -> Rates:
+    """The rates of the first update, with some changed."""
+    found = jax.tree.map(lambda column: column[0], schedule.rates(config, [0]))
+    return found._replace(**{name: jnp.float32(v) for name, v in changes.items()})
+
+
+ENVIRONMENT = make_environment(CONFIG)
+AGENT = make_agent(CONFIG, ENVIRONMENT)
+
+
+def bandit_batch(policy: Any, seed: int = 0) -> Batch:
+    """64 transitions of the policy."""
+    rng = np.random.default_rng(seed)
+    logits = AGENT.policy(policy, jnp.ones((64, 1))).logits
+    log_p = jax.nn.log_softmax(logits)
+    action = jnp.asarray(rng.integers(0, 10, 64))
+    log_prob = jnp.take_along_axis(log_p, action[:, None], 1)[:, 0]
+    advantage, target = jnp.float32(rng.normal(size=(2, 64)))
+    return Batch(jnp.ones((64, 1)), action, log_prob, advantage, target, None)
+
+
+@functools.lru_cache
+def compiled(config: RunConfig) -> Callable:
+    """The inner loop of one device, jitted."""
+
+    def run(learner: Learner, batch: Batch, now: Rates) -> tuple[Learner, Any]:
+        key = jax.random.key(7)
+        return inner_loop(config, AGENT, learner, batch, now, key, BLOCKS)
+
+    return jax.jit(jax.vmap(run, axis_name=DEVICE))
+
+
+def learn(
+    config: RunConfig, learner: Learner, batch: Batch, now: Rates
+) -> tuple[Learner, Any]:
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], (learner, batch, now))
+    return jax.tree.map(lambda x: x[0], compiled(config)(*one))
+
+
+def fresh(config: RunConfig) -> Learner:
+    return start_learner(config, AGENT.init(jax.random.key(3)))
+
+
+def flat(tree: Any) -> np.ndarray:
+    return np.asarray(ravel_pytree(tree)[0], np.float64)
+
+
+def test_com_zero_is_the_policy_and_clipping_never_binds() -> None:
+    """ε = 0 and ε = 10 learn the same at steps that plain PPO would clip."""
+    config = dataclasses.replace(CONFIG, com=0.0)
+    learner = fresh(config)
+    batch = bandit_batch(learner.parameters["policy"])
+    found = []
+    for epsilon in (0.0, 10.0):
+        now = rates(config, learning_rate=0.3, clip_epsilon=epsilon)
+        after, report = learn(config, learner, batch, now)
+        assert float(report.info.clip_fraction) == 0.0
+        assert float(report.anchor_age) == 0.0
+        assert after.anchor is not None
+        policy = flat(after.parameters["policy"])
+        np.testing.assert_array_equal(after.anchor.vector, policy)
+        found.append(flat(after.parameters))
+    np.testing.assert_array_equal(found[0], found[1])
+    plain = fresh(CONFIG)
+    now = rates(CONFIG, learning_rate=0.3, clip_epsilon=0.0)
+    _, report = learn(CONFIG, plain, batch, now)
+    assert float(report.info.clip_fraction) > 0.1
+
+
+def test_plain_ppo_is_an_anchor_reset_to_the_behaviour_policy_at_each_update() -> None:
+    """And that stays there (W = ∞), over two updates."""
+    moving = dataclasses.replace(CONFIG, com=1.0)
+    plain, reset = fresh(CONFIG), fresh(moving)
+    now = rates(CONFIG, learning_rate=0.05, clip_epsilon=0.1)
+    for update in range(2):
+        batch = bandit_batch(plain.parameters["policy"], update)
+        policy, _ = ravel_pytree(plain.parameters["policy"])
+        anchor = Anchor(policy, jnp.float32(np.inf), jnp.zeros(()))
+        plain, one = learn(CONFIG, plain, batch, now)
+        reset, two = learn(moving, reset._replace(anchor=anchor), batch, now)
+        np.testing.assert_allclose(
+            flat(reset.parameters), flat(plain.parameters), rtol=1e-4, atol=1e-5
+        )
+        for a, b in zip(one.info, two.info, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
+
+
+def twin_with_stop(
+    config: RunConfig, learner: Learner, batch: Batch, now: Rates, limit: float
+) -> tuple[np.ndarray, int, list[float]]:
+    """SGD row by row of minibatches, until a minibatch's KL estimate is too large."""
+    vector, unravel = ravel_pytree(learner.parameters)
+    steps, estimates = 0, []
+    key, size = jax.random.key(7), 64 // config.num_blocks
+
+    def of(vector: jax.Array, rows: Batch) -> tuple:
+        parameters = unravel(vector)
+        return loss(config, AGENT, parameters, None, rows, now)
+
+    slope = jax.jit(
+        jax.vmap(jax.grad(of, has_aux=True), in_axes=(0, None), axis_name=DEVICE)
+    )
+    for epoch in range(config.update_epochs):
+        order = jax.random.fold_in(key, epoch)
+        for rows in minibatch_rows(order, BLOCKS, size, config.num_minibatches):
+            part = jax.tree.map(lambda x, r=rows: x[r], batch)
+            gradient, info = slope(vector[None], part)
+            estimates.append(float(info.approx_kl[0]))
+            if estimates[-1] > limit:
+                return flat(vector), steps, estimates
+            vector, steps = vector - now.learning_rate * gradient[0], steps + 1
+    return flat(vector), steps, estimates
+
+
+def test_the_kl_stop_acts_at_the_minibatch_and_shows_in_the_log() -> None:
+    config = dataclasses.replace(CONFIG, optimiser="sgd", target_kl=1.0)
+    learner = fresh(config)
+    batch = bandit_batch(learner.parameters["policy"])
+    total = config.gradient_steps_per_update
+    now = rates(config, learning_rate=0.2)
+    _, taken, estimates = twin_with_stop(config, learner, batch, now, np.inf)
+    assert taken == total
+    # A limit between the estimates: it is passed in the middle of an epoch.
+    limit = float(np.mean(np.sort(estimates)[3:5]))
+    expected, taken, _ = twin_with_stop(config, learner, batch, now, limit)
+    assert 0 < taken < total
+    after, report = learn(config, learner, batch, now._replace(target_kl=limit))
+    np.testing.assert_allclose(flat(after.parameters), expected, rtol=1e-5, atol=1e-6)
+    logged = _learning(config, report)
+    assert float(logged["skipped_gradient_steps"]) == total - taken
+    # The next update begins anew: its first estimate is zero and its step is taken.
+    again, report = learn(
+        config, after, bandit_batch(after.parameters["policy"], 1), now
+    )
+    assert float(report.skipped) < total
+    assert not np.array_equal(flat(again.parameters), flat(after.parameters))
+
+
+def test_a_skipped_step_leaves_optimiser_and_anchor_alone() -> None:
+    config = dataclasses.replace(CONFIG, com=2.0, target_kl=1.0)
+    learner = fresh(config)
+    batch = bandit_batch(learner.parameters["policy"])
+    far = batch._replace(log_prob=batch.log_prob - 1.0)  # KL estimate e − 2
+    after, report = learn(config, learner, far, rates(config, target_kl=0.7))
+    assert float(report.skipped) == config.gradient_steps_per_update
+    for before, now in zip(
+        jax.tree.leaves(learner), jax.tree.leaves(after), strict=True
+    ):
+        np.testing.assert_array_equal(before, now)
