@@ -105,12 +105,25 @@ def kl(first: Distribution, second: Distribution) -> Float[Array, "*batch"]:
         terms = jnp.expm1(2.0 * log_ratio) - 2.0 * log_ratio + jnp.square(distance)
         return 0.5 * terms.sum(-1)
     if isinstance(first, Categorical) and isinstance(second, Categorical):
-        log_p, log_q = map(jax.nn.log_softmax, (first.logits, second.logits))
-        return (jnp.exp(log_p) * (log_p - log_q)).sum(-1)
+        return _categorical_kl(first.logits, second.logits)
     if isinstance(first, MultiCategorical) and isinstance(second, MultiCategorical):
         pairs = zip(first.components, second.components, strict=True)
         return _total(kl(*pair) for pair in pairs)
     raise TypeError(f"no KL between {type(first).__name__} and {type(second).__name__}")
+
+
+def _categorical_kl(
+    first: Float[Array, "*batch choices"], second: Float[Array, "*batch choices"]
+) -> Float[Array, "*batch"]:
+    """Σ p (e^d − 1 − d) with d = log q − log p: as Σ(q − p) = 0, it is −Σ p d.
+
+    Every term is of second order and not negative, so that steps of 1e-9 nats are read
+    to some 1 % in single precision, in which −Σ p d alone is wrong by 1e-7 nats.
+    """
+    log_p, log_q = map(jax.nn.log_softmax, (first, second))
+    p, d = jnp.exp(log_p), log_q - log_p
+    near = p * (jnp.expm1(jnp.minimum(d, 1.0)) - d)
+    return jnp.where(d < 1.0, near, jnp.exp(log_q) - p - p * d).sum(-1)
 
 
 def _total(terms: Iterable[Array]) -> Array:
