@@ -21,15 +21,19 @@ from fullscale.shuffle import minibatch_rows
 from fullscale.state import Anchor, Batch, Learner, Rates
 from fullscale.update import inner_loop, start_learner
 
+# Two programs serve all tests; numbers of `com` and limits of the KL are traced.
 CONFIG = preset(
-    "bandit", 64, num_envs=64, minibatch_size=16, update_epochs=2, meter_interval=0
-)
+    "bandit", 64, num_envs=64, minibatch_size=16, update_epochs=2, meter_interval=0,
+    optimiser="sgd", momentum=0.5, target_kl=1.0,
+)  # fmt: skip
+MOVING = dataclasses.replace(CONFIG, com=1.0)
 BLOCKS = jnp.arange(CONFIG.num_blocks)
 
 
-def rates(config: RunConfig = CONFIG, **changes: float) -> Rates:
-    """The rates of the first update, with some changed."""
+def rates(config: RunConfig, **changes: float) -> Rates:
+    """The rates of the first update without a limit of the KL, with some changed."""
     found = jax.tree.map(lambda column: column[0], schedule.rates(config, [0]))
+    changes = {"target_kl": np.inf, **changes}
     return found._replace(**{name: jnp.float32(v) for name, v in changes.items()})
 
 
@@ -76,13 +80,13 @@ def flat(tree: Any) -> np.ndarray:
 
 def test_com_zero_is_the_policy_and_clipping_never_binds() -> None:
     """ε = 0 and ε = 10 learn the same at steps that plain PPO would clip."""
-    config = dataclasses.replace(CONFIG, com=0.0)
-    learner = fresh(config)
+    learner = fresh(MOVING)
     batch = bandit_batch(learner.parameters["policy"])
+    none = float(rates(dataclasses.replace(MOVING, com=0.0)).ewma_decay)
     found = []
     for epsilon in (0.0, 10.0):
-        now = rates(config, learning_rate=0.3, clip_epsilon=epsilon)
-        after, report = learn(config, learner, batch, now)
+        now = rates(MOVING, learning_rate=0.3, clip_epsilon=epsilon, ewma_decay=none)
+        after, report = learn(MOVING, learner, batch, now)
         assert float(report.info.clip_fraction) == 0.0
         assert float(report.anchor_age) == 0.0
         assert after.anchor is not None
@@ -90,23 +94,21 @@ def test_com_zero_is_the_policy_and_clipping_never_binds() -> None:
         np.testing.assert_array_equal(after.anchor.vector, policy)
         found.append(flat(after.parameters))
     np.testing.assert_array_equal(found[0], found[1])
-    plain = fresh(CONFIG)
     now = rates(CONFIG, learning_rate=0.3, clip_epsilon=0.0)
-    _, report = learn(CONFIG, plain, batch, now)
+    _, report = learn(CONFIG, fresh(CONFIG), batch, now)
     assert float(report.info.clip_fraction) > 0.1
 
 
 def test_plain_ppo_is_an_anchor_reset_to_the_behaviour_policy_at_each_update() -> None:
     """And that stays there (W = ∞), over two updates."""
-    moving = dataclasses.replace(CONFIG, com=1.0)
-    plain, reset = fresh(CONFIG), fresh(moving)
+    plain, reset = fresh(CONFIG), fresh(MOVING)
     now = rates(CONFIG, learning_rate=0.05, clip_epsilon=0.1)
     for update in range(2):
         batch = bandit_batch(plain.parameters["policy"], update)
         policy, _ = ravel_pytree(plain.parameters["policy"])
         anchor = Anchor(policy, jnp.float32(np.inf), jnp.zeros(()))
         plain, one = learn(CONFIG, plain, batch, now)
-        reset, two = learn(moving, reset._replace(anchor=anchor), batch, now)
+        reset, two = learn(MOVING, reset._replace(anchor=anchor), batch, now)
         np.testing.assert_allclose(
             flat(reset.parameters), flat(plain.parameters), rtol=1e-4, atol=1e-5
         )
@@ -117,8 +119,9 @@ def test_plain_ppo_is_an_anchor_reset_to_the_behaviour_policy_at_each_update() -
 def twin_with_stop(
     config: RunConfig, learner: Learner, batch: Batch, now: Rates, limit: float
 ) -> tuple[np.ndarray, int, list[float]]:
-    """SGD row by row of minibatches, until a minibatch's KL estimate is too large."""
+    """SGD minibatch by minibatch, until one's KL estimate is too large."""
     vector, unravel = ravel_pytree(learner.parameters)
+    velocity = jnp.zeros_like(vector)
     steps, estimates = 0, []
     key, size = jax.random.key(7), 64 // config.num_blocks
 
@@ -137,42 +140,43 @@ def twin_with_stop(
             estimates.append(float(info.approx_kl[0]))
             if estimates[-1] > limit:
                 return flat(vector), steps, estimates
-            vector, steps = vector - now.learning_rate * gradient[0], steps + 1
+            velocity = config.momentum * velocity + gradient[0]
+            vector, steps = vector - now.learning_rate * velocity, steps + 1
     return flat(vector), steps, estimates
 
 
 def test_the_kl_stop_acts_at_the_minibatch_and_shows_in_the_log() -> None:
-    config = dataclasses.replace(CONFIG, optimiser="sgd", target_kl=1.0)
-    learner = fresh(config)
+    learner = fresh(CONFIG)
     batch = bandit_batch(learner.parameters["policy"])
-    total = config.gradient_steps_per_update
-    now = rates(config, learning_rate=0.2)
-    _, taken, estimates = twin_with_stop(config, learner, batch, now, np.inf)
+    total = CONFIG.gradient_steps_per_update
+    now = rates(CONFIG, learning_rate=0.2)
+    _, taken, estimates = twin_with_stop(CONFIG, learner, batch, now, np.inf)
     assert taken == total
     # A limit between the estimates: it is passed in the middle of an epoch.
     limit = float(np.mean(np.sort(estimates)[3:5]))
-    expected, taken, _ = twin_with_stop(config, learner, batch, now, limit)
+    expected, taken, _ = twin_with_stop(CONFIG, learner, batch, now, limit)
     assert 0 < taken < total
-    after, report = learn(config, learner, batch, now._replace(target_kl=limit))
+    now = now._replace(target_kl=limit)
+    after, report = learn(CONFIG, learner, batch, now)
     np.testing.assert_allclose(flat(after.parameters), expected, rtol=1e-5, atol=1e-6)
-    logged = _learning(config, report)
+    logged = _learning(CONFIG, report)
     assert float(logged["skipped_gradient_steps"]) == total - taken
     # The next update begins anew: its first estimate is zero and its step is taken.
-    again, report = learn(
-        config, after, bandit_batch(after.parameters["policy"], 1), now
-    )
+    batch = bandit_batch(after.parameters["policy"], 1)
+    again, report = learn(CONFIG, after, batch, now)
     assert float(report.skipped) < total
     assert not np.array_equal(flat(again.parameters), flat(after.parameters))
 
 
 def test_a_skipped_step_leaves_optimiser_and_anchor_alone() -> None:
-    config = dataclasses.replace(CONFIG, com=2.0, target_kl=1.0)
-    learner = fresh(config)
+    learner = fresh(MOVING)
     batch = bandit_batch(learner.parameters["policy"])
     far = batch._replace(log_prob=batch.log_prob - 1.0)  # KL estimate e − 2
-    after, report = learn(config, learner, far, rates(config, target_kl=0.7))
-    assert float(report.skipped) == config.gradient_steps_per_update
+    after, report = learn(MOVING, learner, far, rates(MOVING, target_kl=0.7))
+    assert float(report.skipped) == MOVING.gradient_steps_per_update
     for before, now in zip(
         jax.tree.leaves(learner), jax.tree.leaves(after), strict=True
     ):
         np.testing.assert_array_equal(before, now)
+    _, report = learn(MOVING, learner, far, rates(MOVING, target_kl=0.75))
+    assert float(report.skipped) < MOVING.gradient_steps_per_update
