@@ -96,7 +96,7 @@ def environments(rollout_length: int, groups: int, envs: int) -> Environments:
 
 
 def on_lqr(
-    num_envs: int, rollout_length: int, groups: int, envs: int = 1024
+    num_envs: int, rollout_length: int, groups: int, envs: int = 2048
 ) -> Expected:
     """At K = 0 with the exact critic, [group]; ḡ and F are in closed form."""
     system = lqr.standard()
