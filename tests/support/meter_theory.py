@@ -16,6 +16,7 @@ in independent groups so that its error counts.
 import functools
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -152,7 +153,7 @@ def at_no_control(learner: Learner) -> Learner:
 
 def visiting(state: TrainState, generator: np.random.Generator) -> TrainState:
     """The states with environments where K = 0 has long been acting."""
-    shape = state.worlds.observation.shape
-    drawn = visited(int(np.prod(shape[:-1])), generator)
-    x = jnp.asarray(drawn.reshape(shape), jnp.float32)
+    shape, where = state.worlds.observation.shape, state.worlds.observation.sharding
+    drawn = visited(int(np.prod(shape[:-1])), generator).reshape(shape)
+    x = jax.device_put(drawn.astype(np.float32), where)  # else it compiles twice
     return state._replace(worlds=state.worlds._replace(state=x, observation=x))
