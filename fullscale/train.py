@@ -9,8 +9,8 @@ from typing import Annotated
 
 import tyro
 
+from fullscale import command, origin
 from fullscale import config as config_module
-from fullscale import origin
 from fullscale.config import ConfigError, RunConfig
 from fullscale.origin import Finished, Fresh, Plan
 from fullscale.outputs import Outputs
@@ -67,7 +67,7 @@ def main(arguments: Arguments) -> int:
             2,
         )
     except KeyboardInterrupt:
-        return _fail(f"interrupted; {out} holds the run so far", 130)
+        return _fail(f"interrupted; {out} holds the run so far", command.INTERRUPTED)
 
 
 def _train(arguments: Arguments, run: RunConfig) -> int:
@@ -78,7 +78,8 @@ def _train(arguments: Arguments, run: RunConfig) -> int:
     plan = make_plan(arguments, run)
     wanted = arguments.devices or plan.devices
     runtime.set_up(cpu_devices=runtime.cpu_devices(run.num_seeds, wanted))
-    from fullscale.run import Diverged, OutOfMemory, train
+    from fullscale.alarms import Diverged
+    from fullscale.run import OutOfMemory, train
 
     parts = (run, arguments.out, arguments.devices)
     with progress(run, quiet=arguments.json) as report:
@@ -144,4 +145,4 @@ def _fail(sentence: str, status: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(command.run(Arguments, main, "python -m fullscale.train"))

@@ -1,6 +1,9 @@
 """The test process is stricter than production: four devices, no silent promotion."""
 
+import math
 import os
+import tempfile
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -28,21 +31,41 @@ for name, settings in PROFILES.items():
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _compile_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Programs that several test processes need are compiled once."""
-    folder = os.environ.get("PPO_OUTER_LOOP_CACHE")
-    if folder is None:
-        folder = str(tmp_path_factory.mktemp("jax-cache"))
-        os.environ["PPO_OUTER_LOOP_CACHE"] = folder
-    jax.config.update("jax_compilation_cache_dir", folder)
+RATES = pytest.StashKey[list[float]]()  # declared by the assertions of each process
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs that several test processes need are compiled once, in one folder."""
+    config.stash[RATES] = []
+    if "PPO_OUTER_LOOP_CACHE" not in os.environ:
+        scratch = tempfile.TemporaryDirectory(prefix="ppo-outer-loop-tests-")
+        config.add_cleanup(scratch.cleanup)
+        os.environ["PPO_OUTER_LOOP_CACHE"] = scratch.name
+    jax.config.update("jax_compilation_cache_dir", os.environ["PPO_OUTER_LOOP_CACHE"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that prints the summary what was declared in this one."""
+    rates = [declared.false_failure_rate for declared in statistical.DECLARED]
+    session.config.stash[RATES] += rates
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["rates"] = rates
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Receive it."""
+    node.config.stash[RATES] += getattr(node, "workeroutput", {}).get("rates", [])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """How likely it is that statistical assertions of this run failed falsely."""
-    if statistical.DECLARED:
+    rates = config.stash[RATES]
+    if rates:
         terminalreporter.write_line(
-            f"{len(statistical.DECLARED)} statistical assertions declared "
-            f"false-failure rates of {statistical.total_declared_rate():.2g} in all"
+            f"{len(rates)} statistical assertions declared "
+            f"false-failure rates of {math.fsum(rates):.2g} in all"
         )

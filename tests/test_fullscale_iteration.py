@@ -15,6 +15,7 @@ from fullscale.measure import outer_kl
 from fullscale.state import Learner, Worlds
 from fullscale.update import outer_step
 from tests.support.trainer import (
+    METERED_LQR,
     SMALL_BANDIT,
     SMALL_LQR,
     SMALL_REACHER,
@@ -116,7 +117,9 @@ def test_unchanged_parameters_give_ratio_one_and_kl_zero(config: RunConfig) -> N
     assert float(kl) == 0.0
 
 
-@pytest.mark.parametrize("config", ALL, ids=names)
+@pytest.mark.parametrize(
+    "config", [SMALL_BANDIT, METERED_LQR, SMALL_REACHER], ids=names
+)
 def test_one_and_four_devices_agree(config: RunConfig) -> None:
     results = []
     for devices in (1, 4):
@@ -246,7 +249,7 @@ def test_the_mesh_axis_is_the_losses() -> None:
 
 
 def test_metrics_of_an_update_are_what_is_promised() -> None:
-    one = setup(SMALL_LQR)
+    one = setup(METERED_LQR)
     _, metrics = one.run(one.fresh(), one.rates(), 1)
     assert set(metrics) == {
         "outer_kl", "policy_loss", "value_loss", "entropy", "clip_fraction",

@@ -25,14 +25,14 @@ from fullscale.config import MAX_COUNT, RunConfig
 from fullscale.counters import Counters
 from fullscale.outputs import Outputs
 from fullscale.storage import RunWriter, StorageError
-from tests.support.trainer import SMALL_BANDIT, SMALL_LQR, SMALL_REACHER
+from tests.support.trainer import METERED_LQR, SMALL_BANDIT, SMALL_REACHER
 
 ROOT = Path(__file__).parent.parent
 CLOCKS = ("transitions_per_second", "meter_seconds")
 EVERY = Outputs(checkpoint_interval=3)
 
 # Programs that other test files have compiled, and one whose state holds everything.
-LQR, BANDIT = SMALL_LQR, SMALL_BANDIT
+LQR, BANDIT = METERED_LQR, SMALL_BANDIT
 FULL = dataclasses.replace(
     SMALL_REACHER, budget=16 * 256, num_seeds=2, com=8.0, final_com=2.0,
     outer_momentum=0.3, outer_learning_rate=0.7, final_learning_rate=0.0,
