@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fullscale import keys, mesh
+from fullscale import keys, mesh, replicas
 from fullscale.config import CONSTANT, RunConfig
 from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment
@@ -19,12 +19,22 @@ CHUNK = 16  # updates per dispatch; the log is written once per chunk
 
 
 class Program(NamedTuple):
-    """What is compiled once and serves every run of the same sizes."""
+    """What is compiled once and serves every run of the same sizes.
+
+    Attributes:
+        environment: what is stepped.
+        agent: networks.
+        start: base keys → states.
+        chunk: (states, rates, count) → (states, metrics).
+        checksums: states → checksums [seed, device] of what devices hold alike; None
+            where no two hold the same.
+    """
 
     environment: Environment
     agent: Agent
     start: Callable[[Any], Any]
     chunk: Callable[..., Any]
+    checksums: Callable[[Any], Any] | None = None
 
 
 _TRACED: dict[str, Any] = {
@@ -65,6 +75,7 @@ def compile_program(sizes: RunConfig, devices: int) -> Program:
         agent=agent,
         start=mesh.compile_start(sizes, environment, agent, grid),
         chunk=mesh.compile_chunk(sizes, environment, agent, grid, CHUNK),
+        checksums=replicas.compile_checksums(grid),
     )
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fullscale import mesh, schedule, sinks
+from fullscale.alarms import check_finite, check_replicas
 from fullscale.begin import begin
 from fullscale.config import CONSTANT, ConfigError, RunConfig
 from fullscale.config.checks import SCHEDULED
@@ -26,16 +27,12 @@ from fullscale.instruments import DECADES
 from fullscale.normalise import as_dict
 from fullscale.origin import Finished, Fresh, Plan, complain
 from fullscale.outputs import Outputs
-from fullscale.program import CHUNK, compile_program, sizes_of
+from fullscale.program import CHUNK, Program, compile_program, sizes_of
 from fullscale.saver import Saver
 from fullscale.score import anchor_policy, evaluate
 from fullscale.summary import write_parameters, write_summary
 
 Report = Callable[[dict], None]
-
-
-class Diverged(RuntimeError):
-    """A run whose parameters or metrics stopped being finite; the text says where."""
 
 
 class OutOfMemory(RuntimeError):
@@ -68,7 +65,7 @@ def train(
     Raises:
         ConfigError: the configuration cannot run on these devices.
         StorageError: the folder cannot be written or holds a run.
-        Diverged: a metric that must be finite was not.
+        Diverged: a metric that must be finite was not, or devices did not agree.
         OutOfMemory: the devices' memory does not hold it.
         OSError: the disk is full; what was written before is intact.
     """
@@ -120,7 +117,7 @@ def _train(
     )
     saver = Saver(folder, config, outputs, log, devices=devices, code_version=version)
     try:
-        loop = _Loop(config, program.chunk, writer, report, saver)
+        loop = _Loop(config, program, writer, report, saver)
         state = loop.run(state, counters)
         policy, anchor = (
             state.learner.parameters["policy"],
@@ -175,6 +172,7 @@ class _Chunk(NamedTuple):
     """What one dispatch will have computed."""
 
     metrics: dict
+    checksums: jax.Array | None  # of what devices hold alike, [seed, device]
     before: Counters
     updates: int
 
@@ -185,12 +183,12 @@ class _Loop:
     def __init__(
         self,
         config: RunConfig,
-        chunk: Callable,
+        program: Program,
         writer: sinks.Log,
         report: Report,
         saver: Saver,
     ) -> None:
-        self._config, self._chunk = config, chunk
+        self._config, self._program = config, program
         self._writer, self._report, self._saver = writer, report, saver
         self._pending: _Chunk | None = None
         self._first = True  # its time includes compiling
@@ -204,9 +202,10 @@ class _Loop:
         while (done := counters.updates) < config.updates:
             count = saver.limit(done, chunk_length(config, done))
             rates = schedule.rates(config, range(done, done + CHUNK))
-            state, metrics = self._chunk(state, rates, jnp.int32(count))
+            state, metrics = self._program.chunk(state, rates, jnp.int32(count))
+            checksums = self._program.checksums and self._program.checksums(state)
             self._flush()
-            self._pending = _Chunk(metrics, counters, count)
+            self._pending = _Chunk(metrics, checksums, counters, count)
             counters = counters.after(config, count)
             if saver.due(counters.updates):
                 self._flush()
@@ -237,7 +236,7 @@ def _record(
     update_seconds: float,
 ) -> float:
     """Write one chunk's rows; returns the time at which they were ready."""
-    metrics, before, count = chunk
+    metrics, checksums, before, count = chunk
     first = before.updates
     host = {name: np.asarray(values)[:count] for name, values in metrics.items()}
     decades = {f"kl_to_update_{10**i}" for i in range(DECADES)}
@@ -266,43 +265,8 @@ def _record(
         with np.errstate(divide="ignore"):
             row["ddr"] = config.samples_per_update / row["outer_kl"]
         writer.append(row)
-        _check_finite(config, row)
+        check_finite(config, row)
         report(row)
+    if checksums is not None:
+        check_replicas(np.asarray(checksums), before.after(config, count))
     return now
-
-
-COUNTED = ("nonfinite_rewards", "nonfinite_observations", "nonfinite_gradients")
-MUST_BE_FINITE = ("policy_loss", "value_loss", "grad_norm", "outer_kl")
-
-
-def _check_finite(config: RunConfig, row: dict) -> None:
-    """Stop at the first number that is not finite, by name, update and environment.
-
-    Masked rewards, observations and gradients were counted and go on; parameters that
-    are not finite end a run in any case.
-    """
-    if config.nonfinite == "stop":
-        for name in COUNTED:
-            bad = np.flatnonzero(np.asarray(row.get(name, 0)) > 0)
-            if bad.size:
-                where = _environment(row, name, bad[0])
-                raise Diverged(
-                    f"{name} = {row[name][bad[0]]:.0f} at update {row['updates']} "
-                    f"({row['transitions']} transitions) for seed number {bad[0]}"
-                    f'{where}; nonfinite = "mask" would end such episodes, skip such '
-                    "gradient steps, and go on counting"
-                )
-    masked = config.nonfinite == "mask"
-    for name in ("outer_kl",) if masked else MUST_BE_FINITE:
-        bad = np.flatnonzero(~np.isfinite(row[name]))
-        if bad.size:
-            raise Diverged(
-                f"{name} is not finite at update {row['updates']} "
-                f"({row['transitions']} transitions) for seed number {bad[0]}"
-            )
-
-
-def _environment(row: dict, name: str, seed: int) -> str:
-    if name == "nonfinite_gradients":
-        return ""
-    return f", first in environment {row['nonfinite_environment'][seed]:.0f}"

@@ -44,8 +44,8 @@ AGENT = make_agent(CONFIG, ENVIRONMENT)
 def bandit_batch(policy: Any, seed: int = 0) -> Batch:
     """64 transitions of the policy."""
     rng = np.random.default_rng(seed)
-    logits = AGENT.policy(policy, jnp.ones((64, 1))).logits
-    log_p = jax.nn.log_softmax(logits)
+    head: Any = AGENT.policy(policy, jnp.ones((64, 1)))
+    log_p = jax.nn.log_softmax(head.logits)
     action = jnp.asarray(rng.integers(0, 10, 64))
     log_prob = jnp.take_along_axis(log_p, action[:, None], 1)[:, 0]
     advantage, target = jnp.float32(rng.normal(size=(2, 64)))
@@ -156,7 +156,7 @@ def test_the_kl_stop_acts_at_the_minibatch_and_shows_in_the_log() -> None:
     limit = float(np.mean(np.sort(estimates)[3:5]))
     expected, taken, _ = twin_with_stop(CONFIG, learner, batch, now, limit)
     assert 0 < taken < total
-    now = now._replace(target_kl=limit)
+    now = now._replace(target_kl=jnp.float32(limit))
     after, report = learn(CONFIG, learner, batch, now)
     np.testing.assert_allclose(flat(after.parameters), expected, rtol=1e-5, atol=1e-6)
     logged = _learning(CONFIG, report)

@@ -19,7 +19,7 @@ from fullscale.presets import preset
 from fullscale.state import Anchor, Batch, Rates
 
 CONFIG = preset("reacher", 512, num_envs=16, rollout_length=4, minibatch_size=32)
-KNOBS = {
+KNOBS: dict[str, Any] = {
     "clip_epsilon": 0.15, "kl_coefficient": 0.7, "max_importance_ratio": 1.05,
     "entropy_coefficient": 0.05, "value_coefficient": 0.4, "value_clip": 0.2,
 }  # fmt: skip
@@ -71,13 +71,12 @@ def parameters(kind: str, seed: int, near: Any = None) -> Any:
 
 def make_rows(kind: str, behaviour: Any, seed: int = 5) -> Batch:
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(ROWS, INPUTS))
-    action = (
+    x = jnp.asarray(rng.normal(size=(ROWS, INPUTS)), jnp.float32)
+    action = jnp.asarray(
         rng.normal(size=(ROWS, ACTIONS))
         if kind == "gaussian"
         else rng.integers(0, 5, ROWS)
     )
-    x, action = jnp.asarray(x, jnp.float32), jnp.asarray(action)
     policy = bare_agent(kind).policy(behaviour, x)
     target, value, reward = jnp.asarray(rng.normal(size=(3, ROWS)), jnp.float32)
     return Batch(x, action, log_prob(policy, action), reward, target, value)

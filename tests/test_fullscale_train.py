@@ -15,9 +15,10 @@ import pytest
 from fullscale import config as config_module
 from fullscale import run as run_module
 from fullscale import storage, train
+from fullscale.alarms import MUST_BE_FINITE, Diverged, check_finite
 from fullscale.config import RunConfig, dumps
 from fullscale.presets import preset
-from fullscale.run import Diverged, compile_program, sizes_of
+from fullscale.run import compile_program, sizes_of
 from fullscale.summary import read_parameters
 from tests.support.trainer import SMALL_BANDIT, SMALL_LQR, SMALL_REACHER, vector
 
@@ -69,6 +70,7 @@ def test_runs_of_equal_sizes_share_a_program() -> None:
     other = preset(
         "lqr", 4_096, num_envs=16, rollout_length=8, minibatch_size=64,
         update_epochs=2, outer_learning_rate=0.5, clip_epsilon=0.05, seed=7,
+        meter_interval=0,
     )  # fmt: skip
     assert sizes_of(other) == sizes_of(SMALL_LQR)
     assert compile_program(sizes_of(other), 1) is compile_program(
@@ -149,11 +151,11 @@ def test_a_run_that_diverges_says_where_and_exits_3(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = {"updates": 3, "transitions": 96, **dict.fromkeys(run_module.MUST_BE_FINITE)}
-    row |= {name: np.array([1.0, 1.0]) for name in run_module.MUST_BE_FINITE}
+    row = {"updates": 3, "transitions": 96, **dict.fromkeys(MUST_BE_FINITE)}
+    row |= {name: np.array([1.0, 1.0]) for name in MUST_BE_FINITE}
     row["value_loss"] = np.array([1.0, np.nan])
     with pytest.raises(Diverged, match=r"value_loss .* update 3 .* seed number 1"):
-        run_module._check_finite(SMALL_LQR, row)
+        check_finite(SMALL_LQR, row)
 
     def diverge(*_: object, **__: object) -> None:
         raise Diverged("outer_kl is not finite")

@@ -72,7 +72,7 @@ COMS = ("reset", 2, 1024)
 @pytest.fixture(scope="module")
 def reachers(tmp_path_factory: pytest.TempPathFactory) -> dict[object, np.ndarray]:
     """Reacher, 128 environments, 4M transitions: returns of the last fifth [seed]."""
-    returns = {}
+    returns: dict[object, np.ndarray] = {}
     for com in COMS:
         config = preset("reacher", 4_000_000, num_seeds=8, com=com, meter_interval=0)
         folder = tmp_path_factory.mktemp("reacher") / "run"
