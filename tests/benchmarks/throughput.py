@@ -102,10 +102,10 @@ def programs(
         jax.block_until_ready(metrics)
 
     learner_only = _learner(config, agent, environment, grid)
-    one = jax.tree.map(lambda x: x[0], held["state"].learner)
+    one, now = jax.tree.map(lambda x: x[0], (held["state"].learner, rates))
 
     def learner() -> None:
-        jax.block_until_ready(learner_only(one, rates, count))
+        jax.block_until_ready(learner_only(one, now, count))
 
     trainer()
     learner()
