@@ -20,7 +20,7 @@ import tyro
 from fullscale import runtime
 from fullscale.config import RunConfig
 from fullscale.presets import preset
-from tests.benchmarks.throughput import programs
+from tests.benchmarks.throughput import compiled_trainer
 from tests.benchmarks.timing import machine, seconds, show
 
 PEER = Path(__file__).with_name("rejax_reacher.py")
@@ -61,7 +61,7 @@ def main(arguments: Arguments) -> int:
         **({} if arguments.meters else {"meter_interval": 0}),
     )
     runtime.set_up(cpu_devices=1)
-    ours, _ = programs(config, 1, arguments.updates)
+    ours = compiled_trainer(config, 1, arguments.updates)
     ratios, rates = [], []
     count = config.samples_per_update * arguments.updates
     with _peer(arguments.rejax_python, config, arguments.updates) as peer:

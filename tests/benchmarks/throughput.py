@@ -78,38 +78,67 @@ def programs(
     config: RunConfig, devices: int, updates: int
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     """The whole trainer and its learner alone, each doing `updates` updates a call."""
+    trainer = compiled_trainer(config, devices, updates)
+    learner = compiled_learner(config, devices, updates)
+    return trainer, learner
+
+
+def compiled_trainer(
+    config: RunConfig, devices: int, updates: int
+) -> Callable[[], None]:
+    """The trainer's compiled function, ready to do so many updates a call."""
     import jax
     import jax.numpy as jnp
 
     from fullscale import keys, mesh
-    from fullscale.environments import make_environment
-    from fullscale.network import make_agent
     from fullscale.schedule import rates as scheduled
 
-    environment = make_environment(config)
-    agent = make_agent(config, environment)
-    grid = mesh.make_mesh(devices)
+    environment, agent, grid = parts(config, devices)
     rates, count = scheduled(config, range(updates)), jnp.int32(updates)
     chunk = mesh.compile_chunk(config, environment, agent, grid, updates)
-    held = {
-        "state": mesh.compile_start(config, environment, agent, grid)(
-            keys.base_keys(0, 1)
-        )
-    }
+    start = mesh.compile_start(config, environment, agent, grid)
+    held = {"state": start(keys.base_keys(0, 1))}
 
     def trainer() -> None:
         held["state"], metrics = chunk(held["state"], rates, count)
-        jax.block_until_ready(metrics)
-
-    learner_only = _learner(config, agent, environment, grid)
-    one, now = jax.tree.map(lambda x: x[0], (held["state"].learner, rates))
-
-    def learner() -> None:
-        jax.block_until_ready(learner_only(one, now, count))
+        jax.block_until_ready((held["state"], metrics))
 
     trainer()
+    return trainer
+
+
+def compiled_learner(
+    config: RunConfig, devices: int, updates: int
+) -> Callable[[], None]:
+    """Inner loops alone, on a fixed random batch, as many a call."""
+    import jax
+    import jax.numpy as jnp
+
+    from fullscale import keys, mesh
+    from fullscale.schedule import rates as scheduled
+
+    environment, agent, grid = parts(config, devices)
+    rates, count = scheduled(config, range(1)), jnp.int32(updates)
+    start = mesh.compile_start(config, environment, agent, grid)
+    begun = start(keys.base_keys(0, 1)).learner
+    one, now = jax.tree.map(lambda x: x[0], (begun, rates))
+    inner_loops = _learner(config, agent, environment, grid)
+
+    def learner() -> None:
+        jax.block_until_ready(inner_loops(one, now, count))
+
     learner()
-    return trainer, learner
+    return learner
+
+
+def parts(config: RunConfig, devices: int) -> tuple[Any, Any, Any]:
+    """Environment, agent and mesh."""
+    from fullscale import mesh
+    from fullscale.environments import make_environment
+    from fullscale.network import make_agent
+
+    environment = make_environment(config)
+    return environment, make_agent(config, environment), mesh.make_mesh(devices)
 
 
 def _learner(config: RunConfig, agent: Any, environment: Any, grid: Any) -> Any:
