@@ -1,6 +1,8 @@
 """The meters' parts, each against a slow twin."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,9 +19,10 @@ from fullscale.network import make_agent
 from fullscale.presets import preset
 from fullscale.state import Batch, Learner
 from fullscale.update import start_learner
+from tests.benchmarks import meter_bias
 from tests.support import one_theta
 from tests.support.statistical import assert_mean
-from theory import lqr
+from theory import bandit
 
 
 def on_one_device(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -130,33 +133,39 @@ def test_outer_kl_is_over_enough_states(number: int) -> None:
 
 
 def test_frozen_policies_are_those_of_each_decade() -> None:
-    """Kept after 1, 10, 100 updates; their KL to now is that of theory."""
-    config = preset("lqr", 10**9, num_envs=4, rollout_length=4, minibatch_size=8)
+    """Kept after 1, 10, 100 updates; their KL to now, in that order, is theory's."""
+    config = preset("bandit", 10**9, num_envs=8, minibatch_size=8)
     agent = make_agent(config, make_environment(config))
-    generator = np.random.default_rng(0)
-    states = generator.normal(size=(16, 4))
-    direction = generator.normal(size=(4, 2))
+    direction = np.random.default_rng(0).normal(size=10)
 
     def policy(update: Any) -> Any:
-        return {"Dense_0": {"kernel": jnp.asarray(direction, jnp.float32) * update}}
+        return {"Dense_0": {"kernel": jnp.asarray(direction[None], "f4") * update}}
 
     def run(x: Any) -> Any:
         def one(frozen: Any, update: Any) -> tuple[Any, None]:
             return instruments.freeze(frozen, policy(update / 100.0), update), None
 
-        frozen = jnp.zeros((instruments.DECADES, 8))
+        frozen = jnp.zeros((instruments.DECADES, 10))
         frozen, _ = jax.lax.scan(one, frozen, jnp.arange(1, 251))
         batch = Batch(x, x, x, x, x, None)
         return frozen, instruments.travelled(
             config, agent, frozen, policy(2.5), batch, jnp.int32(250)
         )
 
-    frozen, found = on_one_device(run, jnp.asarray(states, jnp.float32))
-    kept = np.array([0.01, 0.1, 1.0])
-    expected = direction.ravel() * kept[:, None]
-    np.testing.assert_allclose(frozen[:3], expected, rtol=1e-5)
+    frozen, found = on_one_device(run, jnp.ones((8, 1)))
+    then = direction * np.array([[0.01], [0.1], [1.0]])
+    np.testing.assert_allclose(frozen[:3], then, rtol=1e-5)
     np.testing.assert_array_equal(frozen[3:], 0.0)
-    gains = -direction.T[None] * kept[:, None, None]
-    exact = [lqr.standard().kl(k, -2.5 * direction.T, states).mean() for k in gains]
+    exact = bandit.kl(then, 2.5 * direction)
     np.testing.assert_allclose(found[:3], exact, rtol=1e-5)
+    assert (np.abs(bandit.kl(2.5 * direction, then) / exact - 1.0) > 0.01).all()
     assert np.isnan(found[3:]).all()
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    """The table of docs/meters.md is that of the benchmark's output beside it."""
+    docs = Path(__file__).parent.parent / "docs"
+    rows = json.loads((docs / "meter_bias.json").read_text(encoding="utf-8"))["rows"]
+    assert min(row["updates"] for row in rows) >= 256
+    page = (docs / "meters.md").read_text(encoding="utf-8")
+    assert meter_bias.markdown(rows) in page

@@ -167,6 +167,37 @@ def paired(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     return {"ratio": float(value), "standard_error": float(error)}
 
 
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table of docs/meters.md.
+
+    A signal that is told from nothing by less than four standard errors is left out.
+    "Rescaled" is the noise's ratio over that of the sum: noise/(noise + signal) of
+    `outer_kl`, over the true noise.
+    """
+    lines = [
+        "| task, stage | changed | gradient steps | true noise share | noise | signal "
+        "| (noise + signal)/`outer_kl` | noise, rescaled |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        changed = ", ".join(f"{key}={value:g}" for key, value in row["changes"].items()
+                            if not isinstance(value, str)) or "–"  # fmt: skip
+        noise, signal, total = (row[part] for part in ("noise", "signal", "sum"))
+        seen = 4.0 * signal["standard_error"] < abs(signal["ratio"])
+        rescaled = {key: value / total["ratio"] for key, value in noise.items()}
+        cells = (
+            f"{row['environment']}, {row['stage']}, {row['optimiser']}", changed,
+            str(row["gradient_steps"]), f"{row['noise_share']:.2f}", _cell(noise),
+            _cell(signal) if seen else "–", _cell(total), _cell(rescaled),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: dict[str, float]) -> str:
+    return f"{value['ratio']:.3f} ± {value['standard_error']:.3f}"
+
+
 def ratio(found: tuple[float, float], true: tuple[float, float]) -> dict[str, float]:
     """Ratio of two independent means, and its standard error."""
     value = found[0] / true[0]
