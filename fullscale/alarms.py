@@ -6,7 +6,9 @@ from jaxtyping import Shaped
 from fullscale.config import RunConfig
 from fullscale.counters import Counters
 
-COUNTED = ("nonfinite_rewards", "nonfinite_observations", "nonfinite_gradients")
+# In the order in which one follows from the other: an observation that is not finite
+# makes actions and so rewards that are not, and never the other way round.
+COUNTED = ("nonfinite_observations", "nonfinite_rewards", "nonfinite_gradients")
 MUST_BE_FINITE = ("policy_loss", "value_loss", "grad_norm", "outer_kl")
 
 
@@ -24,7 +26,7 @@ def check_finite(config: RunConfig, row: dict) -> None:
         for name in COUNTED:
             bad = np.flatnonzero(np.asarray(row.get(name, 0)) > 0)
             if bad.size:
-                where = _environment(row, name, bad[0])
+                where = _environment(row, name, int(bad[0]))
                 raise Diverged(
                     f"{name} = {row[name][bad[0]]:.0f} at update {row['updates']} "
                     f"({row['transitions']} transitions) for seed number {bad[0]}"
