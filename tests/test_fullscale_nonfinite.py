@@ -1,6 +1,8 @@
 """T10: numbers that are not finite are counted, named, and stopped or masked."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,81 +11,131 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fullscale import program, run, storage
+from fullscale import begin, program, run, storage
 from fullscale.alarms import Diverged, check_finite
 from fullscale.environments import make_environment
 from fullscale.environments.protocol import Environment, Step
 from fullscale.measure import nonfinite
 from fullscale.mesh import make_mesh
-from fullscale.state import Trajectory
-from tests.support.trainer import SMALL_LQR, setup_in, vector
+from fullscale.state import TrainState, Trajectory
+from tests.support.trainer import SMALL_LQR, Setup, setup_in, vector
 
 STOP = SMALL_LQR
 MASK = dataclasses.replace(SMALL_LQR, nonfinite="mask")
-FAR = 2.5  # a first coordinate that is reached now and then
-
-
-def poisoned(kind: str) -> Environment:
-    """`lqr` whose reward, observation or gradient breaks where a state is far out."""
-    clean = make_environment(SMALL_LQR)
-
-    def step(key: Any, state: Any, action: Any) -> Step:
-        out = clean.step(key, state, action)
-        bad = jnp.abs(state[:, 0]) > FAR
-        if kind == "reward":
-            return out._replace(reward=jnp.where(bad, jnp.nan, out.reward))
-        if kind == "gradient":
-            return out._replace(reward=jnp.where(bad, -1e30, out.reward))
-        seen = jnp.where(bad[:, None], jnp.inf, out.observation)
-        return out._replace(observation=seen)
-
-    return dataclasses.replace(clean, step=step)
-
-
 NAMES = {
-    "reward": "nonfinite_rewards",
     "observation": "nonfinite_observations",
+    "reward": "nonfinite_rewards",
     "gradient": "nonfinite_gradients",
 }
+WHEN, BLOCK, ENV = 13, 2, 1  # step 13 is in update 2; environment 2·2 + 1 = 5
+UPDATE, INDEX = 2, 5
+
+
+def poisoned() -> Environment:
+    """`lqr` whose state counts down to one bad step of a given kind.
+
+    The states of `armed` alone do; the environments that follow a reset are clean. A
+    gradient breaks by a reward that is finite, but whose square is not.
+    """
+    clean = make_environment(SMALL_LQR)
+
+    def reset(key: Any, number: int) -> tuple[Any, Any]:
+        state, observation = clean.reset(key, number)
+        never = jnp.zeros(number, jnp.int32)
+        return (state, never, never), observation
+
+    def step(key: Any, state: Any, action: Any) -> Step:
+        inner, left, kind = state
+        out = clean.step(key, inner, action)
+        observation, reward, gradient = (
+            (left == 1) & (kind == number) for number in range(3)
+        )
+        value = jnp.where(reward, jnp.nan, out.reward)
+        return out._replace(
+            state=(out.state, jnp.maximum(left - 1, 0), kind),
+            observation=jnp.where(observation[:, None], jnp.inf, out.observation),
+            reward=jnp.where(gradient, -1e30, value),
+            terminated=out.terminated & (left == 0),
+        )
+
+    return dataclasses.replace(clean, reset=reset, step=step)
+
+
+def armed(state: TrainState, kind: str) -> TrainState:
+    """The first states, of which one environment counts down."""
+    inner, left, _ = state.worlds.state
+    left = left.at[:, BLOCK, ENV].set(WHEN)
+    number = list(NAMES).index(kind)
+    kinds = jnp.full_like(left, number)
+    return state._replace(worlds=state.worlds._replace(state=(inner, left, kinds)))
+
+
+@functools.lru_cache
+def masked() -> Setup:
+    return setup_in(poisoned(), MASK)
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_masked_they_are_counted_and_the_run_goes_on(kind: str) -> None:
-    one = setup_in(poisoned(kind), MASK)
-    state, metrics = one.run(one.fresh(), one.rates(), 4)
-    counts = {name: metrics[name].sum() for name in NAMES.values()}
-    assert counts.pop(NAMES[kind]) > 0
-    assert not any(counts.values())
+    one = masked()
+    state, metrics = one.run(armed(one.fresh(), kind), one.rates(), 4)
+    counts = {name: metrics[name][:, 0].tolist() for name in NAMES.values()}
+    bad = counts.pop(NAMES[kind])
+    assert all(other == [0, 0, 0, 0] for other in counts.values())
+    assert [n > 0 for n in bad] == [False, True, False, False]
     assert np.isfinite(vector(state.learner)).all()
     assert np.isfinite(vector(state.worlds.observation)).all()
+    first, skipped = (
+        metrics[name][:, 0].tolist()
+        for name in ("nonfinite_environment", "skipped_gradient_steps")
+    )
     if kind == "gradient":
-        np.testing.assert_array_equal(
-            metrics["skipped_gradient_steps"], metrics["nonfinite_gradients"]
-        )
+        assert skipped == bad
+        assert 0 < bad[1] <= MASK.gradient_steps_per_update
     else:
-        assert (metrics["nonfinite_environment"].max()) >= 0
+        assert bad[1] == 1
+        assert first == [-1, INDEX, -1, -1]
+        assert skipped == [0, 0, 0, 0]
+
+
+@pytest.fixture
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes runs start from armed states, in one program for all kinds."""
+    plain = stopped_program()
+
+    def arm(kind: str) -> None:
+        start = plain.start
+        broken = plain._replace(start=lambda keys: armed(start(keys), kind))
+        for module in (run, begin):
+            monkeypatch.setattr(module, "compile_program", lambda *_: broken)
+
+    return arm
+
+
+@functools.lru_cache
+def stopped_program() -> program.Program:
+    one = setup_in(poisoned(), STOP, 1, program.CHUNK)
+    return program.Program(one.environment, one.agent, one.start, one.chunk)
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_by_default_a_run_stops_and_says_where(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, stopping: Callable[[str], None]
 ) -> None:
     """What was logged until then, the row that broke included, is in the folder."""
-    monkeypatch.setattr(program, "make_environment", lambda _: poisoned(kind))
-    program.compile_program.cache_clear()
+    stopping(kind)
     folder = tmp_path / "run"
+    where = "" if kind == "gradient" else f", first in environment {INDEX}"
     with pytest.raises(
-        Diverged, match=rf"{NAMES[kind]} = \d+ at update \d+ \("
-    ) as says:
-        run.train(STOP, folder)
-    program.compile_program.cache_clear()
-    text = str(says.value)
-    assert ("first in environment" in text) == (kind != "gradient")
-    update = int(text.split("at update ")[1].split()[0])
+        Diverged,
+        match=rf"{NAMES[kind]} = \d+ at update {UPDATE} \(256 transitions\) for seed "
+        rf"number 0{where}; nonfinite",
+    ):
+        run.train(STOP, folder, 1)
     record = storage.read(folder)
-    assert record.updates == update
-    assert record.metrics[NAMES[kind]][-1, 0] > 0
-    assert not record.metrics[NAMES[kind]][:-1].any()
+    assert record.updates == UPDATE
+    assert [n > 0 for n in record.metrics[NAMES[kind]][:, 0]] == [False, True]
+    assert not list(folder.glob("checkpoints/*"))
 
 
 def row(**changes: float) -> dict[str, Any]:
