@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.flatten_util import ravel_pytree
 
-from fullscale import schedule
+from fullscale import schedule, update
 from fullscale.config import RunConfig
 from fullscale.environments import make_environment
 from fullscale.iteration import _learning
@@ -103,8 +104,8 @@ def test_plain_ppo_is_an_anchor_reset_to_the_behaviour_policy_at_each_update() -
     """And that stays there (W = ∞), over two updates."""
     plain, reset = fresh(CONFIG), fresh(MOVING)
     now = rates(CONFIG, learning_rate=0.05, clip_epsilon=0.1)
-    for update in range(2):
-        batch = bandit_batch(plain.parameters["policy"], update)
+    for seed in range(2):
+        batch = bandit_batch(plain.parameters["policy"], seed)
         policy, _ = ravel_pytree(plain.parameters["policy"])
         anchor = Anchor(policy, jnp.float32(np.inf), jnp.zeros(()))
         plain, one = learn(CONFIG, plain, batch, now)
@@ -180,3 +181,22 @@ def test_a_skipped_step_leaves_optimiser_and_anchor_alone() -> None:
         np.testing.assert_array_equal(before, now)
     _, report = learn(MOVING, learner, far, rates(MOVING, target_kl=0.75))
     assert float(report.skipped) < MOVING.gradient_steps_per_update
+
+
+def test_every_epoch_is_shuffled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a permutation of its own of all rows."""
+    orders: list[np.ndarray] = []
+
+    def watched(*arguments: Any) -> jax.Array:
+        rows = minibatch_rows(*arguments)
+        jax.debug.callback(lambda found: orders.append(np.array(found)), rows)
+        return rows
+
+    monkeypatch.setattr(update, "minibatch_rows", watched)
+    config = dataclasses.replace(CONFIG, update_epochs=5)
+    learner = fresh(config)
+    learn(config, learner, bandit_batch(learner.parameters["policy"]), rates(config))
+    jax.effects_barrier()
+    assert len({order.tobytes() for order in orders}) == len(orders) == 5
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order.ravel()), np.arange(64))

@@ -188,6 +188,17 @@ def test_seeds_differ() -> None:
     assert metrics["outer_kl"].shape == (1, 2)
 
 
+def test_updates_draw_anew() -> None:
+    """Whatever environments show after each of three updates was not there before."""
+    one = setup(SMALL_LQR)
+    state, seen = one.fresh(), []
+    for _ in range(3):
+        state, _ = one.run(state, one.rates(learning_rate=0.0), 1)
+        seen.append(np.asarray(state.worlds.observation).reshape(16, -1))
+    rows = np.concatenate(seen)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
 def test_chunks_do_not_change_the_run() -> None:
     one = setup(SMALL_LQR)
     whole, history = one.run(one.fresh(), one.rates(), 4)

@@ -32,7 +32,7 @@ def reuse(config: RunConfig, devices: int = 4) -> None:
     [
         SMALL_LQR,
         SMALL_BANDIT,
-        dataclasses.replace(SMALL_REACHER, network="gru", segment_length=4),
+        SMALL_REACHER,
     ],
     ids=["lqr", "bandit", "reacher"],
 )
@@ -91,28 +91,3 @@ def test_environments_of_all_devices_begin_apart() -> None:
     seen = np.asarray(setup(LQR, 4).fresh().worlds.observation)
     rows = seen.reshape(LQR.num_envs, -1)
     assert len(np.unique(rows, axis=0)) == len(rows)
-
-
-def test_epochs_and_updates_draw_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every epoch's shuffle is a permutation of its own; no noise comes twice."""
-    orders: list[np.ndarray] = []
-    original = update.minibatch_rows
-
-    def watched(*arguments: Any) -> jax.Array:
-        rows = original(*arguments)
-        jax.debug.callback(lambda r: orders.append(np.array(r)), rows)
-        return rows
-
-    monkeypatch.setattr(update, "minibatch_rows", watched)
-    one = setup.__wrapped__(dataclasses.replace(LQR, update_epochs=3), 1)
-    state, seen = one.fresh(), []
-    for _ in range(2):
-        state, _ = one.run(state, one.rates(learning_rate=0.0), 1)
-        seen.append(np.asarray(state.worlds.observation).reshape(LQR.num_envs, -1))
-    jax.effects_barrier()
-    rows = np.concatenate(seen)
-    assert len(np.unique(rows, axis=0)) == len(rows)
-    assert len(orders) == 6
-    for order in orders:
-        np.testing.assert_array_equal(np.sort(order.ravel()), np.arange(128))
-    assert len({order.tobytes() for order in orders}) == 6

@@ -18,7 +18,7 @@ from fullscale.environments.protocol import Environment, Step
 from fullscale.measure import nonfinite
 from fullscale.mesh import make_mesh
 from fullscale.state import TrainState, Trajectory
-from tests.support.trainer import SMALL_LQR, Setup, setup_in, vector
+from tests.support.trainer import SMALL_LQR, Setup, quick, setup_in, vector
 
 STOP = SMALL_LQR
 MASK = dataclasses.replace(SMALL_LQR, nonfinite="mask")
@@ -72,7 +72,7 @@ def armed(state: TrainState, kind: str) -> TrainState:
 
 @functools.lru_cache
 def masked() -> Setup:
-    return setup_in(poisoned(), MASK)
+    return quick(setup_in(poisoned(), MASK))
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -114,7 +114,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 @functools.lru_cache
 def stopped_program() -> program.Program:
-    one = setup_in(poisoned(), STOP, 1, program.CHUNK)
+    one = quick(setup_in(poisoned(), STOP, 1, program.CHUNK))
     return program.Program(one.environment, one.agent, one.start, one.chunk)
 
 

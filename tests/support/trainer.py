@@ -79,6 +79,17 @@ def setup_in(
     )
 
 
+def quick(one: Setup) -> Setup:
+    """The same, compiled without optimising: sooner there, slower, rounded otherwise.
+
+    For one seed.
+    """
+    arguments = one.fresh(), one.rates(), jnp.int32(1)
+    options = {"xla_backend_optimization_level": 0}
+    chunk = one.chunk.lower(*arguments).compile(compiler_options=options)
+    return one._replace(chunk=chunk)
+
+
 def copy(tree: Any) -> Any:
     """A copy whose buffers may be donated."""
     return jax.tree.map(jnp.copy, tree)
