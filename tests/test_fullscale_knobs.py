@@ -7,7 +7,10 @@ so that a new key without one fails.
 
 import dataclasses
 import functools
+import json
 import math
+import tempfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fullscale import keys, schedule
+from fullscale import begin, keys, schedule, score
 from fullscale.config import ConfigError, RunConfig
-from fullscale.program import sizes_of
+from fullscale.files import METRICS
+from fullscale.program import Program, sizes_of
+from fullscale.runlog import RunWriter
 from fullscale.state import Rates
 from tests.support.trainer import SMALL_LQR, SMALL_REACHER, quick, setup, vector
 
@@ -83,12 +88,46 @@ COMPILED = {
     "nonfinite": Row("mask"),
     "num_seeds": Row(2),
 }
+
+
+def first_keys(config: RunConfig) -> list:
+    """The base keys that a run starts from."""
+    asked: list = []
+    nothing = Program(None, None, asked.append, None)  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(begin, "compile_program", lambda *_: nothing)
+        begin._fresh_state(config, 1)
+    return np.asarray(jax.random.key_data(asked[0])).tolist()
+
+
+def scored_episodes(config: RunConfig) -> int:
+    """How many episodes are behind a score."""
+    counted: list[int] = []
+
+    def returns(*arguments: Any) -> np.ndarray:
+        counted.append(arguments[-1])
+        return np.zeros((1, arguments[-1]))
+
+    one = setup(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(score, "all_returns", returns)
+        score.evaluate(config, one.environment, one.agent, None)
+    return counted[0]
+
+
+def head_of_the_log(config: RunConfig) -> str:
+    """Which prediction the log says it tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        RunWriter(Path(folder), config, "version").close()
+        first, _ = (Path(folder) / METRICS).read_text().split("\n")
+        return json.loads(first)["prediction"]
+
+
 HOST = {
-    "budget": lambda c: c.updates,
-    "seed": lambda c: np.asarray(jax.random.key_data(keys.base_keys(c.seed, 1))).sum(),
-    # Read where scores are made and where a verdict is looked up; tested there.
-    "evaluation_episodes": lambda c: c.evaluation_episodes,
-    "prediction": lambda c: c.prediction,
+    "budget": lambda c: c.updates,  # what the loop of a run counts to
+    "seed": first_keys,
+    "evaluation_episodes": scored_episodes,
+    "prediction": head_of_the_log,
 }
 HOST_VALUES: dict[str, Any] = {
     "budget": 4_096, "seed": 3, "evaluation_episodes": 9, "prediction": "a" * 64,
