@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fullscale.config import MAX_COUNT, ConfigError, RunConfig
+from fullscale.config import MAX_COUNT, ConfigError, RunConfig, from_mapping
 
 _BANDIT = {
     "num_envs": 512, "rollout_length": 1, "minibatch_size": 512, "update_epochs": 4,
@@ -109,8 +109,10 @@ def check_runnable(config: RunConfig) -> None:
         )
 
 
-def preset(environment: str, budget: int, **changes: object) -> RunConfig:
+def preset(environment: str, budget: float | int, **changes: object) -> RunConfig:
     """The starting configuration of an environment, with some keys changed.
+
+    Numbers may be written as in a file: 2 for 2.0, 2e6 for a budget of 2,000,000.
 
     Raises:
         ConfigError: unknown environment, or changes that cannot run.
@@ -118,4 +120,4 @@ def preset(environment: str, budget: int, **changes: object) -> RunConfig:
     if environment not in NOT_YET_TRAINABLE:
         check_trainable(environment)
     values = {"environment": environment, "budget": budget}
-    return RunConfig(**{**values, **PRESETS[family(environment)], **changes})  # type: ignore[arg-type]
+    return from_mapping({**values, **PRESETS[family(environment)], **changes})

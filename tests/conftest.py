@@ -31,12 +31,12 @@ for name, settings in PROFILES.items():
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-RATES = pytest.StashKey[list[float]]()  # declared by the assertions of each process
+DECLARED = pytest.StashKey[list[tuple[int, float]]]()  # of each process: number, rate
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Programs that several test processes need are compiled once, in one folder."""
-    config.stash[RATES] = []
+    config.stash[DECLARED] = []
     if "PPO_OUTER_LOOP_CACHE" not in os.environ:
         scratch = tempfile.TemporaryDirectory(prefix="ppo-outer-loop-tests-")
         config.add_cleanup(scratch.cleanup)
@@ -47,25 +47,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that prints the summary what was declared in this one."""
-    rates = [declared.false_failure_rate for declared in statistical.DECLARED]
-    session.config.stash[RATES] += rates
+    own = (len(statistical.DECLARED), statistical.total_declared_rate())
+    session.config.stash[DECLARED].append(own)
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["rates"] = rates
+        session.config.workeroutput["declared"] = own
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Receive it."""
-    node.config.stash[RATES] += getattr(node, "workeroutput", {}).get("rates", [])
+    if "declared" in getattr(node, "workeroutput", {}):
+        node.config.stash[DECLARED].append(node.workeroutput["declared"])
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """How likely it is that statistical assertions of this run failed falsely."""
-    rates = config.stash[RATES]
-    if rates:
+    number = sum(number for number, _ in config.stash[DECLARED])
+    if number:
+        total = math.fsum(rate for _, rate in config.stash[DECLARED])
         terminalreporter.write_line(
-            f"{len(rates)} statistical assertions declared "
-            f"false-failure rates of {math.fsum(rates):.2g} in all"
+            f"{number} statistical assertions declared "
+            f"false-failure rates of {total:.2g} in all"
         )

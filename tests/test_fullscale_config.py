@@ -123,6 +123,25 @@ def test_impossible_values_are_refused_by_name(change: dict, words: list[str]) -
     assert "\n" not in str(caught.value)
 
 
+def test_presets_take_numbers_as_files_do() -> None:
+    """And one configuration, whichever way it was written."""
+    written = preset("lqr", 10**6, com=2, learning_rate=1, final_com=4)
+    same = preset("lqr", 10**6, com=2.0, learning_rate=1.0, final_com=4.0)
+    assert written == same
+    assert written.content_hash() == same.content_hash()
+    assert type(written.com) is float
+    with pytest.raises(ConfigError, match="learning_rate = True should be of type"):
+        preset("lqr", 10**6, learning_rate=True)
+    with pytest.raises(ConfigError, match=r"unknown .* did you mean 'com'"):
+        preset("lqr", 10**6, comm=2)
+    for changes in ({"learning_rate": 10**400}, {"com": 10**400}):
+        (key,) = changes
+        with pytest.raises(ConfigError, match=rf"{key} should be at most 1\.8e308"):
+            preset("lqr", 10**6, **changes)
+    with pytest.raises(ConfigError, match=r"rate should be at most 1\.8e308"):
+        loads(f'environment = "lqr"\nbudget = 2048\nlearning_rate = 1{"0" * 400}')
+
+
 def test_unknown_keys_are_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
         loads('environment = "lqr"\nbudget = 1\nlearning_rat = 1.0')

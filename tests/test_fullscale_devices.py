@@ -23,7 +23,6 @@ from fullscale.state import TrainState
 from tests.support.trainer import SMALL_LQR, setup
 
 ROOT = Path(__file__).parent.parent
-LQR = dataclasses.replace(SMALL_LQR, meter_interval=0)
 
 # One to eight devices, in both precisions; everything that is reduced is switched on.
 SCRIPT = """
@@ -34,7 +33,7 @@ import numpy as np
 from tests.support.trainer import SMALL_LQR, setup, vector
 
 config = dataclasses.replace(
-    SMALL_LQR, meter_interval=0, com=4.0, outer_momentum=0.5, max_grad_norm=0.5,
+    SMALL_LQR, com=4.0, outer_momentum=0.5, max_grad_norm=0.5,
     target_kl=10.0, outer_learning_rate=0.8,
 )
 assert config.num_blocks == 8
@@ -92,11 +91,11 @@ def corrupted(state: TrainState, device: int) -> TrainState:
 
 
 def test_devices_hold_the_same_and_one_wrong_bit_is_noticed() -> None:
-    state = setup(LQR, 4).fresh()
+    state = setup(SMALL_LQR, 4).fresh()
     sums = held(state)
     assert sums.shape == (1, 4)
     check_replicas(sums, Counters())
-    done = Counters().after(LQR, 3)
+    done = Counters().after(SMALL_LQR, 3)
     for device in (0, 3):
         bad = held(corrupted(state, device))
         assert len(set(bad[0].tolist())) == 2
@@ -120,7 +119,7 @@ def test_a_run_stops_when_its_devices_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the rows of the chunk are written, and before any checkpoint."""
-    program = run.compile_program(run.sizes_of(LQR), 4)
+    program = run.compile_program(run.sizes_of(SMALL_LQR), 4)
     assert program.checksums is not None
     state = program.start(keys.base_keys(0, 1))
     assert len(set(np.asarray(program.checksums(state))[0].tolist())) == 1
@@ -133,7 +132,7 @@ def test_a_run_stops_when_its_devices_differ(
     broken = program._replace(chunk=chunk)
     monkeypatch.setattr(run, "compile_program", lambda *_: broken)
     with pytest.raises(Diverged, match=r"different learners after update 16 .*2048"):
-        run.train(dataclasses.replace(LQR, budget=128 * 20), tmp_path / "run", 4)
+        run.train(dataclasses.replace(SMALL_LQR, budget=128 * 20), tmp_path / "run", 4)
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(rows[-1])["updates"] == 16
     assert not list((tmp_path / "run").glob("checkpoints/*"))

@@ -137,10 +137,6 @@ class RunConfig:
     prediction: str = ""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type in (float, float | str) and type(value) is int:
-                object.__setattr__(self, field.name, float(value))
         checks.check(self)
 
     @property

@@ -32,7 +32,7 @@ def from_mapping(values: Mapping[str, object]) -> RunConfig:
         if key not in values:
             raise ConfigError(f"the configuration lacks the key {key!r}")
     kinds = {field.name: field.type for field in dataclasses.fields(RunConfig)}
-    coerced = {key: _coerce(value, kinds[key]) for key, value in values.items()}
+    coerced = {key: _coerce(key, value, kinds[key]) for key, value in values.items()}
     for key, value in coerced.items():
         check_type(key, value, kinds[key])
     return RunConfig(**coerced)  # type: ignore[arg-type]
@@ -74,12 +74,15 @@ def changes(before: RunConfig, after: RunConfig) -> dict[str, tuple[object, obje
     return {key: (old[key], new[key]) for key in old if old[key] != new[key]}
 
 
-def _coerce(value: object, kind: object) -> object:
+def _coerce(key: str, value: object, kind: object) -> object:
     """Whole floats to int, ints to float, lists to tuples; anything else as it is."""
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if kind in (float, float | str) and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{key} should be at most 1.8e308") from None
     if isinstance(value, list):
         return tuple(value)
     return value

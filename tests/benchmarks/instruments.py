@@ -15,20 +15,13 @@ from unittest import mock
 import tyro
 
 from fullscale import runtime
-from fullscale.presets import preset
-from tests.benchmarks.timing import machine, seconds, show
+from tests.benchmarks.timing import Sizes, machine, seconds, show
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments:
+class Arguments(Sizes):
     """Time the trainer with and without its instruments."""
 
-    environment: str = "reacher"
-    """Which environment's preset to time."""
-    minibatch_size: int = 512
-    """Transitions per gradient step."""
-    num_envs: int = 128
-    """Parallel environments."""
     repeats: int = 7
     """Timings of each; the median counts."""
     json: bool = False
@@ -37,12 +30,7 @@ class Arguments:
 
 def main(arguments: Arguments) -> int:
     """Time, and print."""
-    config = preset(
-        arguments.environment,
-        10**9,
-        num_envs=arguments.num_envs,
-        minibatch_size=arguments.minibatch_size,
-    )
+    config = arguments.config()
     runtime.set_up(cpu_devices=1)
     import jax.numpy as jnp
 

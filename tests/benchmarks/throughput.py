@@ -16,20 +16,13 @@ import tyro
 
 from fullscale import runtime
 from fullscale.config import RunConfig
-from fullscale.presets import preset
-from tests.benchmarks.timing import machine, seconds, show
+from tests.benchmarks.timing import Sizes, machine, seconds, show
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments:
+class Arguments(Sizes):
     """Time the trainer and its learner-only roofline in one process."""
 
-    environment: str = "reacher"
-    """Which environment's preset to time."""
-    minibatch_size: int = 512
-    """Transitions per gradient step."""
-    num_envs: int = 128
-    """Parallel environments."""
     devices: int | None = None
     """Devices; by default one."""
     updates: int = 32
@@ -42,15 +35,11 @@ class Arguments:
 
 def main(arguments: Arguments) -> int:
     """Time, and print."""
-    config = preset(
-        arguments.environment,
-        10**9,
-        num_envs=arguments.num_envs,
-        minibatch_size=arguments.minibatch_size,
-    )
+    config = arguments.config()
     devices = runtime.cpu_devices(1, arguments.devices)
     runtime.set_up(cpu_devices=devices)
-    trainer, learner = programs(config, devices, arguments.updates)
+    trainer = compiled_trainer(config, devices, arguments.updates)
+    learner = compiled_learner(config, devices, arguments.updates)
     times: dict[str, list[float]] = {"trainer": [], "learner": []}
     for _ in range(arguments.repeats):
         times["trainer"].append(seconds(trainer))
@@ -72,15 +61,6 @@ def main(arguments: Arguments) -> int:
     }
     show(result, as_json=arguments.json)
     return 0
-
-
-def programs(
-    config: RunConfig, devices: int, updates: int
-) -> tuple[Callable[[], None], Callable[[], None]]:
-    """The whole trainer and its learner alone, each doing `updates` updates a call."""
-    trainer = compiled_trainer(config, devices, updates)
-    learner = compiled_learner(config, devices, updates)
-    return trainer, learner
 
 
 def compiled_trainer(

@@ -1,5 +1,6 @@
 """What the benchmarks share: a clock, the machine in words, how results are shown."""
 
+import dataclasses
 import json
 import os
 import platform
@@ -7,6 +8,30 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from fullscale.config import RunConfig
+from fullscale.presets import preset
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What to time: a preset, and the sizes that speed depends on."""
+
+    environment: str = "reacher"
+    """Which environment's preset to time."""
+    minibatch_size: int = 512
+    """Transitions per gradient step."""
+    num_envs: int = 128
+    """Parallel environments."""
+
+    def config(self) -> RunConfig:
+        """The preset with these sizes, and a budget that is never reached."""
+        return preset(
+            self.environment,
+            10**9,
+            num_envs=self.num_envs,
+            minibatch_size=self.minibatch_size,
+        )
 
 
 def seconds(program: Callable[[], Any]) -> float:
