@@ -1,0 +1,1 @@
+"""Studies: what an intervention on the knobs should do, said before it is tried."""
