@@ -53,6 +53,11 @@ def ddr(record: RunRecord) -> Array:
     return record.ddr(skip=record.updates // 2)
 
 
+def ddr_constant(record: RunRecord) -> Array:
+    """gap·√DDR, which theory says no knob but the anchor's age moves."""
+    return gap(record) * np.sqrt(ddr(record))
+
+
 def outer_kl(record: RunRecord) -> Array:
     """Mean outer KL of the second half of the updates, nats."""
     return _late(record, "outer_kl")
@@ -104,6 +109,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "plateau": plateau,
         "late_rise": late_rise,
         "ddr": ddr,
+        "ddr_constant": ddr_constant,
         "outer_kl": outer_kl,
         "signal_share": signal_share,
         "gradient_steps": steps,
@@ -119,7 +125,7 @@ def check(name: str, task: str) -> None:
         raise UsageError(
             f"unknown measure {name!r}; there are {', '.join(sorted(MEASURES))}"
         )
-    if name.startswith("gap") and optimum(task) is None:
+    if name.startswith(("gap", "ddr_constant")) and optimum(task) is None:
         raise UsageError(
             f"measure {name!r} needs a known optimum, and {task!r} has none; use "
             "'score' or 'plateau'"

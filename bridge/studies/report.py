@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
+from typing import BinaryIO
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def in_words(study: Study, findings: Sequence[Finding], runs: Runs) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(findings: Sequence[Finding], file: object) -> None:
+def draw(findings: Sequence[Finding], file: BinaryIO) -> None:
     """Seen effects with intervals over the predicted ranges, one row each."""
     import matplotlib as mpl
 
@@ -109,7 +110,8 @@ def _row(axis, finding: Finding) -> None:  # type: ignore[no-untyped-def]
     effect = finding.effect
     ends = [x for x in (effect.low, effect.high, effect.predicted) if math.isfinite(x)]
     if finding.seen is not None:
-        assert finding.low is not None and finding.high is not None
+        assert finding.low is not None
+        assert finding.high is not None
         ends += [finding.low, finding.high]
     away = 0.1 * (max(ends) - min(ends)) or 0.1
     low, high = min(ends) - away, max(ends) + away
