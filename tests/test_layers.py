@@ -22,7 +22,8 @@ WITHOUT_JAX = (
     "theory.design_study.__main__",
     "theory.fit.__main__", "fullscale.config", "fullscale.presets",
     "fullscale.storage", "fullscale.train", "bridge.predict", "bridge.configure",
-    "bridge.judge", "bridge.calibrate", "bridge.forecasts",
+    "bridge.judge", "bridge.calibrate", "bridge.forecasts", "bridge.study",
+    "bridge.studies.report",
 )  # fmt: skip
 
 
